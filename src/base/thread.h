@@ -1,0 +1,14 @@
+// Threads of this process: their names, and how many cores they may use.
+#pragma once
+
+#include <string>
+
+namespace sumpter {
+
+// Names the calling thread for debuggers and profilers; the kernel keeps the first 15 characters.
+void name_this_thread(const std::string& name);
+
+// Cores that this process may run on (its affinity mask), at least 1.
+int usable_cores();
+
+}  // namespace sumpter

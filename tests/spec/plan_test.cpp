@@ -1,0 +1,75 @@
+#include "spec/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "sumpter/error.h"
+
+namespace sumpter {
+namespace {
+
+using testing::HasSubstr;
+
+// The text with one piece of it replaced, which must be there.
+std::string with(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+void expect_refused(const std::string& text, const std::string& naming) {
+  try {
+    plan_from_json(text, "plan.json");
+    ADD_FAILURE() << "accepted: " << text;
+  } catch (const RequestError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(naming));
+    EXPECT_THAT(error.what(), HasSubstr("plan.json"));
+  }
+}
+
+TEST(Plan, RoundTripsThroughJson) {
+  Plan plan;
+  plan.replicas = 4;
+  plan.chunk = {ChunkRule::Kind::layers, 2};
+  plan.piece = 4096;
+  plan.gradient_wire = WireFormat::bf16;
+  plan.update = Update::host;
+  plan.preload = 0;
+  plan.reducers = 3;
+  EXPECT_EQ(plan_from_json(to_json(plan), "plan.json"), plan);
+  EXPECT_EQ(plan_from_json(to_json(Plan{}), "plan.json"), Plan{});
+}
+
+TEST(Plan, RefusesWhatIsWrongAndNamesTheKey) {
+  const std::string good = to_json(Plan{});
+  expect_refused("", "empty");
+  expect_refused(good.substr(0, good.size() / 2), "not JSON");
+  expect_refused("[1]", "array");
+  expect_refused(with(good, "\"format\": 1", "\"format\": 2"), "'format'");
+  expect_refused(with(good, "\"replicas\": 1", "\"replicas\": 0"), "'replicas'");
+  expect_refused(with(good, "\"replicas\": 1", "\"replicas\": \"two\""), "'replicas'");
+  expect_refused(with(good, "\"replicas\": 1", "\"replicas\": 18446744073709551615"), "'replicas'");
+  expect_refused(with(good, "\"replicas\": 1", "\"replicas\": 1.5"), "'replicas'");
+  expect_refused(with(good, "\"replicas\": 1,", ""), "'replicas' is missing");
+  expect_refused(with(good, "\"host\"", "\"boat\""), "'route'");
+  expect_refused(with(good, "\"1MiB\"", "\"0layers\""), "'chunk'");
+  expect_refused(with(good, "\"128KiB\"", "\"100B\""), "piece");
+  expect_refused(with(good, "\"128KiB\"", "true"), "'piece'");
+  expect_refused(with(good, "\"preload\"", "\"pre-load\""), "preload");
+  expect_refused(with(good, "\"format\"", "\"colour\": 1, \"format\""), "'colour' is unknown");
+}
+
+TEST(ChunkRule, ReadsSizesLayersAndAll) {
+  EXPECT_EQ(parse_chunk_rule("64KiB", "--chunk"), (ChunkRule{ChunkRule::Kind::bytes, 65536}));
+  EXPECT_EQ(parse_chunk_rule("2layers", "--chunk"), (ChunkRule{ChunkRule::Kind::layers, 2}));
+  EXPECT_EQ(parse_chunk_rule("1layer", "--chunk"), (ChunkRule{ChunkRule::Kind::layers, 1}));
+  EXPECT_EQ(parse_chunk_rule("all", "--chunk"), (ChunkRule{ChunkRule::Kind::all, 0}));
+  for (const char* text : {"64KiB", "2layers", "all"}) EXPECT_EQ(to_string(parse_chunk_rule(text, "--chunk")), text);
+  for (const char* wrong : {"", "0", "layers", "-2layers", "2.5layers", "some", "2layersx"})
+    EXPECT_THROW(parse_chunk_rule(wrong, "--chunk"), RequestError) << wrong;
+}
+
+}  // namespace
+}  // namespace sumpter
