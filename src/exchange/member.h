@@ -1,0 +1,131 @@
+// One member's end of the group: its queue of unfinished operations and what drives them.
+//
+// Whoever has time calls progress(): callers in test() and wait(), and reducer threads. It does one ready piece of
+// work. The mutex guards the queue and all steps but the pieces of in-place operations, which threads claim and sum in
+// parallel.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "exchange/abort.h"
+#include "exchange/arena.h"
+#include "exchange/bell.h"
+#include "exchange/group.h"
+#include "exchange/operation.h"
+#include "exchange/watch.h"
+#include "sumpter/exchange.h"
+
+namespace sumpter::exchange {
+
+class MemberState {
+ public:
+  // Blocks until all have joined; throws as GroupState::join.
+  MemberState(std::shared_ptr<GroupState> group, int rank);
+  MemberState(const MemberState&) = delete;
+  MemberState& operator=(const MemberState&) = delete;
+  ~MemberState();
+
+  int rank() const { return rank_; }
+  int members() const { return control_.members(); }
+  Segments& segments() { return segments_; }
+  bool readable_by_all(const void* data, std::size_t bytes) const;
+
+  // Posts the operation. Blocks, helping, while this member is kRing operations ahead of another.
+  std::shared_ptr<Operation> begin(Request request);
+  bool test(Operation& operation);
+  void wait(Operation& operation);
+  void abort(const std::string& reason);
+  // Tells the others that this member will do no more, and stops its threads.
+  void leave();
+  ExchangeCounters counters() const;
+
+ private:
+  // begin: member.cpp
+  void check(const Request& request) const;
+  Places places_of(const Request& request) const;
+  bool is_small(const Request& request) const;
+  void post(const std::shared_ptr<Operation>& operation);
+
+  // One step of work: progress.cpp. Faults in it abort the group.
+  bool progress(Tally& tally);
+  bool step(Tally& tally);
+  bool posted_by_all(std::uint64_t number) const;
+  bool settle(Tally& tally);
+  bool complete(const Operation& operation, Tally& tally);
+  bool match(Operation& operation);
+  void choose_way(Operation& operation);
+  bool reach_in_place(Operation& operation);
+  bool all_shares_done(const Operation& operation) const;
+  void finish(const std::shared_ptr<Operation>& operation);
+  bool staged_step(Tally& tally);
+  bool try_copy_out(Operation& operation);
+  bool try_sum(Operation& operation, Tally& tally);
+  bool try_copy_in(Operation& operation);
+  void advance(std::atomic<std::uint64_t>& word);
+  std::shared_ptr<Operation> claimable() const;
+  bool claim_piece(Operation& operation, Tally& tally);
+  void reduce_until(const std::stop_token& stop, Tally& tally);
+
+  // Waiting and faults: wait.cpp
+  void make_room(const Operation& operation);
+  template <typename Done>
+  void wait_until(const Operation& operation, std::uint64_t needed, Done&& done);
+  bool look_for_losses(const Operation& operation, std::uint64_t needed);
+  void time_out(const Operation& operation, std::uint64_t needed);
+  std::string name(int rank) const;
+  std::vector<int> laggards(const Operation& operation, std::uint64_t needed) const;
+  void fault(const std::exception_ptr& error);
+  void retire();
+  void drain();
+  [[noreturn]] void raise_abort();
+
+  template <typename Test>
+  bool all_ranks(Test&& test) const {
+    for (int rank = 0; rank < members(); ++rank) {
+      if (!test(control_.rank(rank))) return false;
+    }
+    return true;
+  }
+  RankBlock& own() const { return control_.rank(rank_); }
+  void ring_waiters() const;
+  void ring_reducers() const;
+
+  const std::shared_ptr<GroupState> group_;
+  const Control control_;
+  const int rank_;
+  const bool one_process_;
+  Segments segments_;
+
+  std::mutex mutex_;
+  std::deque<std::shared_ptr<Operation>> queue_;  // unfinished, by number
+  std::uint64_t last_ = 0;                        // number of the latest operation
+  std::uint64_t left_by_all_ = 0;                 // at least; saves looking at everybody for each operation
+  std::uint64_t staged_rounds_ = 0;               // of all matched operations
+  bool staging_reserved_ = false;
+  bool retired_ = false;
+
+  std::mutex watch_mutex_;
+  MemberWatch watch_;
+  std::exception_ptr own_fault_;  // what this member's threads threw, guarded by watch_mutex_
+
+  std::atomic<Clock::rep> polled_{0};  // when test() last looked for losses
+  Patience patience_;
+  Tally own_tally_;
+  std::vector<Tally> reducer_tallies_;  // of processes
+  std::atomic<std::uint64_t> finished_{0}, in_place_{0}, staged_{0}, small_{0}, copied_in_{0}, copied_out_{0};
+  std::atomic<std::int64_t> nanoseconds_waited_{0};
+  std::once_flag left_;
+  std::vector<std::jthread> reducers_;
+};
+
+}  // namespace sumpter::exchange
