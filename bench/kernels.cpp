@@ -1,0 +1,222 @@
+// `sumpter bench kernels`: conversions, sums and the optimizer's update on one thread, against the plain reference,
+// against what memory allows, and against torch's casts where a Python that has torch is named.
+#include "kernels/kernels.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "bench/bench.h"
+#include "bench/harness.h"
+#include "bench/peer.h"
+
+namespace sumpter::bench {
+namespace {
+
+constexpr std::size_t kMostInputs = 8;
+
+struct Options {
+  BenchOptions common;
+  std::vector<std::string> sizes{"256KiB", "64MiB"};
+  std::string python;
+
+  std::vector<std::size_t> counts() const {
+    std::vector<std::size_t> elements;
+    for (const std::string& size : sizes) {
+      const std::size_t bytes = parse_bytes(size, "--sizes");
+      if (bytes < sizeof(float) || bytes % sizeof(float) != 0) {
+        raise<RequestError>("--sizes has {}; a size is a positive multiple of the {} bytes of a float32", size,
+                            sizeof(float));
+      }
+      elements.push_back(bytes / sizeof(float));
+    }
+    if (elements.empty()) raise<RequestError>("--sizes is empty; give at least one, such as 64MiB");
+    return elements;
+  }
+};
+
+// Arrays of float32 with numbers that no format finds special; every page is touched.
+class Arrays {
+ public:
+  Arrays(std::size_t arrays, std::size_t count) : values_(arrays, std::vector<float>(count)) {
+    for (std::vector<float>& array : values_) {
+      for (std::size_t i = 0; i < count; ++i) array[i] = static_cast<float>(i % 251) / 64.0F - 2.0F;
+    }
+  }
+  float* operator[](std::size_t index) { return values_[index].data(); }
+
+ private:
+  std::vector<std::vector<float>> values_;
+};
+
+// encode and decode of each 16-bit format. `bytes` are those of the float32 side.
+std::vector<Figure> compare_conversions(std::size_t count, Peer* torch, const CompareOptions& options) {
+  Arrays arrays(3, count);
+  const std::size_t bytes = count * sizeof(float);
+  float* const in = arrays[0];
+  float* const out = arrays[1];
+  void* const halves = arrays[2];
+  std::vector<Contender> contenders;
+  const auto add = [&](const std::string& name, auto run, auto reference) {
+    const std::size_t own = contenders.size();
+    contenders.push_back({.name = name, .bytes = bytes, .run = run});
+    contenders.push_back({.name = name + "-reference", .bytes = bytes, .run = reference});
+    // torch into memory that is there already, and as casts are written most often: into memory of their own.
+    for (const char* way : {"copy", "to"}) {
+      if (torch == nullptr) continue;
+      const std::string request = fmt::format("{}-{}-{}", name, way, count);
+      contenders.push_back(
+          {.name = fmt::format("{}-torch-{}", name, way), .bytes = bytes, .round = torch->job(request)});
+    }
+    for (std::size_t i = own + 1; i < contenders.size(); ++i) contenders[own].against.push_back(contenders[i].name);
+  };
+  for (const WireFormat format : {WireFormat::bf16, WireFormat::f16}) {
+    const std::string name(name_of(format));
+    add(
+        "encode-" + name, [=] { kernels::encode(format, in, halves, count); },
+        [=] { kernels::reference::encode(format, in, halves, count); });
+    // Whichever format the halves were last encoded in, as the other they are numbers too.
+    add(
+        "decode-" + name, [=] { kernels::decode(format, halves, out, count); },
+        [=] { kernels::reference::decode(format, halves, out, count); });
+  }
+  return compare(contenders, options);
+}
+
+// What memory allows: a plain loop that reads each input once and writes each output once.
+template <std::size_t inputs>
+[[gnu::always_inline]] inline void limit_loop(float* const* arrays, float* const* outputs,
+                                              std::size_t number_of_outputs, std::size_t count) {
+  std::array<const float*, inputs> in;
+  std::copy_n(arrays, inputs, in.begin());
+  if (number_of_outputs == 1) {
+    float* const out = outputs[0];
+#pragma GCC ivdep
+    for (std::size_t i = 0; i < count; ++i) {
+      float total = in[0][i];
+      for (std::size_t k = 1; k < inputs; ++k) total += in[k][i];
+      out[i] = total;
+    }
+  } else {
+    std::array<float*, inputs> out;
+    std::copy_n(outputs, inputs, out.begin());
+#pragma GCC ivdep
+    for (std::size_t i = 0; i < count; ++i) {
+      float total = in[0][i];
+      for (std::size_t k = 1; k < inputs; ++k) total += in[k][i];
+      for (std::size_t k = 0; k < inputs; ++k) out[k][i] = total;
+    }
+  }
+}
+template <std::size_t inputs>
+void limit_plain(float* const* arrays, float* const* outputs, std::size_t number_of_outputs, std::size_t count) {
+  limit_loop<inputs>(arrays, outputs, number_of_outputs, count);
+}
+#if defined(__x86_64__)
+template <std::size_t inputs>
+[[gnu::target("avx2")]] void limit_avx2(float* const* arrays, float* const* outputs, std::size_t number_of_outputs,
+                                        std::size_t count) {
+  limit_loop<inputs>(arrays, outputs, number_of_outputs, count);
+}
+#endif
+template <std::size_t inputs>
+auto choose_limit() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") != 0) return &limit_avx2<inputs>;
+#endif
+  return &limit_plain<inputs>;
+}
+
+// Sums of 2, 4 and 8 inputs, to an array of their own (`bytes` counts n reads and 1 write) and back into all inputs
+// (n reads and n writes).
+std::vector<Figure> compare_sums(std::size_t count, const CompareOptions& options) {
+  Arrays arrays(kMostInputs + 1, count);
+  std::array<float*, kMostInputs + 1> pointers;
+  for (std::size_t k = 0; k < pointers.size(); ++k) pointers[k] = arrays[k];
+  std::vector<Contender> contenders;
+  const auto add = [&](std::size_t n, bool in_place, auto limit) {
+    const std::size_t outputs = in_place ? n : 1;
+    const std::size_t first_output = in_place ? 0 : kMostInputs;
+    const std::string suffix = fmt::format("-{}{}", n, in_place ? "-in-place" : "");
+    const std::size_t bytes = (n + outputs) * count * sizeof(float);
+    const auto run = [=, data = pointers] {
+      std::array<kernels::SumInput, kMostInputs> inputs;
+      std::array<void*, kMostInputs> results;
+      // In place the mean is taken, so that values stay what they are however often it is done.
+      const float divisor = in_place ? static_cast<float>(n) : 1.0F;
+      for (std::size_t k = 0; k < n; ++k) inputs[k].data = data[k];
+      for (std::size_t k = 0; k < outputs; ++k) results[k] = data[first_output + k];
+      kernels::sum(
+          {.inputs = {inputs.data(), n}, .outputs = {results.data(), outputs}, .divisor = divisor, .count = count});
+    };
+    contenders.push_back({.name = "sum" + suffix, .bytes = bytes, .against = {"limit" + suffix}, .run = run});
+    contenders.push_back({.name = "limit" + suffix, .bytes = bytes, .run = [=, data = pointers] {
+                            limit(data.data(), data.data() + first_output, outputs, count);
+                          }});
+  };
+  for (const bool in_place : {false, true}) {
+    add(2, in_place, choose_limit<2>());
+    add(4, in_place, choose_limit<4>());
+    add(8, in_place, choose_limit<8>());
+  }
+  return compare(contenders, options);
+}
+
+// The update reads three arrays and writes two; the copy moves as many bytes.
+std::vector<Figure> compare_updates(std::size_t count, const CompareOptions& options) {
+  Arrays arrays(3, count);
+  Arrays copies(2, count * 5 / 2);
+  const std::size_t bytes = 5 * count * sizeof(float);
+  const kernels::Sgd sgd{.learning_rate = 1e-3F, .momentum = 0.9F, .weight_decay = 1e-4F};
+  const std::vector<Contender> contenders = {
+      {.name = "sgd",
+       .bytes = bytes,
+       .against = {"sgd-copy", "sgd-reference"},
+       .run = [&] { kernels::sgd(sgd, arrays[0], arrays[1], arrays[2], count); }},
+      {.name = "sgd-copy", .bytes = bytes, .run = [&] { std::memcpy(copies[0], copies[1], bytes / 2); }},
+      {.name = "sgd-reference", .bytes = bytes, .run = [&] {
+         kernels::reference::sgd(sgd, arrays[0], arrays[1], arrays[2], count);
+       }}};
+  return compare(contenders, options);
+}
+
+void run_kernels(const Options& options) {
+  const std::vector<std::size_t> counts = options.counts();
+  std::optional<Peer> torch;
+  if (!options.python.empty()) torch.emplace("torch", python_peer("torch_casts.py", "", options.python));
+  log::info("vector kernels: {}", kernels::target_name());
+  Report report(std::cout, options.common.json,
+                {{"GB/s", [](const Figure& figure) {
+                    return fmt::format("{:.1f}", static_cast<double>(figure.bytes) / figure.seconds * 1e-9);
+                  }}});
+  CompareOptions compare_options = options.common.compare_options();
+  for (const std::size_t count : counts) {
+    report.add(compare_conversions(count, torch ? &*torch : nullptr, compare_options));
+    report.add(compare_sums(count, compare_options));
+    report.add(compare_updates(count, compare_options));
+  }
+}
+
+}  // namespace
+
+void add_bench_kernels(CLI::App& parent) {
+  CLI::App* app = parent.add_subcommand("kernels", "Conversions, sums and updates on one thread");
+  auto options = std::make_shared<Options>();
+  add_bench_options(*app, options->common);
+  app->add_option("--sizes", options->sizes, "Bytes of one float32 array")->delimiter(',')->capture_default_str();
+  app->add_option("--python", options->python, "A Python with torch, whose casts take turns with these");
+  app->callback([options] { run_kernels(*options); });
+}
+
+}  // namespace sumpter::bench
