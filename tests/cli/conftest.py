@@ -1,0 +1,67 @@
+"""What the command's tests share: the program, and ways to run it."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = pathlib.Path(os.environ.get("SUMPTER_BIN", ROOT / "build" / "release" / "bin" / "sumpter"))
+DATA = "synthetic:rows=512,test_rows=256"
+
+
+class Command:
+    """The program under test. Every call gets lenet on a small synthetic set, unless it says otherwise."""
+
+    def __init__(self, directory):
+        self.directory = directory
+
+    def line(self, *arguments):
+        return [str(BINARY), *map(str, arguments)]
+
+    def __call__(self, *arguments, **kwargs):
+        kwargs.setdefault("timeout", 120)
+        kwargs.setdefault("cwd", self.directory)
+        return subprocess.run(self.line(*arguments), capture_output=True, text=True, **kwargs)
+
+    def train_line(self, *arguments, data=DATA, steps=4):
+        length = [] if steps is None else ["--steps", steps]
+        return self.line("train", "--data", data, *length, *arguments)
+
+    def train(self, *arguments, data=DATA, steps=4, **kwargs):
+        kwargs.setdefault("timeout", 120)
+        kwargs.setdefault("cwd", self.directory)
+        return subprocess.run(self.train_line(*arguments, data=data, steps=steps), capture_output=True, text=True, **kwargs)
+
+    def start(self, *arguments, data=DATA, steps=4, **kwargs):
+        return subprocess.Popen(self.train_line(*arguments, data=data, steps=steps), cwd=self.directory, **kwargs)
+
+    def summary(self, *arguments, **kwargs):
+        done = self.train("--json", *arguments, **kwargs)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def sumpter(tmp_path):
+    if not BINARY.exists():
+        pytest.fail(f"{BINARY} is not there: build it, or name another by SUMPTER_BIN")
+    return Command(tmp_path)
+
+
+@pytest.fixture
+def refused(sumpter):
+    """Runs a wrong request and returns the one line that it answers with."""
+
+    def run(*arguments, **kwargs):
+        done = sumpter.train(*arguments, **kwargs)
+        assert done.returncode == 2, (done.returncode, done.stderr)
+        assert done.stdout == ""
+        lines = done.stderr.splitlines()
+        assert len(lines) == 1, lines
+        assert lines[0].startswith("sumpter: error: ")
+        return lines[0]
+
+    return run
