@@ -94,6 +94,13 @@ std::vector<Figure> compare_conversions(std::size_t count, Peer* torch, const Co
   return compare(contenders, options);
 }
 
+// Iterations do not depend on one another, so that the compiler need not compare addresses.
+#if defined(__clang__)
+#define SUMPTER_BENCH_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define SUMPTER_BENCH_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 // What memory allows: a plain loop that reads each input once and writes each output once.
 template <std::size_t inputs>
 [[gnu::always_inline]] inline void limit_loop(float* const* arrays, float* const* outputs,
@@ -102,7 +109,7 @@ template <std::size_t inputs>
   std::copy_n(arrays, inputs, in.begin());
   if (number_of_outputs == 1) {
     float* const out = outputs[0];
-#pragma GCC ivdep
+    SUMPTER_BENCH_INDEPENDENT
     for (std::size_t i = 0; i < count; ++i) {
       float total = in[0][i];
       for (std::size_t k = 1; k < inputs; ++k) total += in[k][i];
@@ -111,7 +118,7 @@ template <std::size_t inputs>
   } else {
     std::array<float*, inputs> out;
     std::copy_n(outputs, inputs, out.begin());
-#pragma GCC ivdep
+    SUMPTER_BENCH_INDEPENDENT
     for (std::size_t i = 0; i < count; ++i) {
       float total = in[0][i];
       for (std::size_t k = 1; k < inputs; ++k) total += in[k][i];
