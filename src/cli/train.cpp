@@ -45,9 +45,8 @@ void print_row(std::string_view title, const std::string& text) {
 void print_summary(const TrainOptions& options, const RunResult& result) {
   const double rate = result.seconds > 0 ? static_cast<double>(result.rows) / result.seconds : 0;
   print_row("model", fmt::format("{}, {} parameters", options.model.name, result.parameters));
-  print_row("trained",
-            fmt::format("{} steps of {} rows on cpu:{}, update={}, last loss {:.4f}", result.steps, options.batch_size,
-                        options.plan.replicas, name_of(options.plan.update), result.loss));
+  print_row("trained", fmt::format("{} steps, {} rows in all, on cpu:{}, update={}, last loss {:.4f}", result.steps,
+                                   result.rows, options.plan.replicas, name_of(options.plan.update), result.loss));
   print_row("time", fmt::format("{}, {:.0f} rows/s", describe_seconds(result.seconds), rate));
   print_row("exchange", fmt::format("{:.1f}% of the step; waiting for input {:.1f}%", 100 * result.share_exchange,
                                     100 * result.share_input));

@@ -39,9 +39,9 @@ def test_first_signal_ends_cleanly(sumpter, tmp_path, number):
 
 
 def test_second_signal_ends_at_once(sumpter, tmp_path):
-    # Steps of 100,000 rows: the first signal's step would take long.
-    process = sumpter.start("--batch-size", 100_000, "--metrics", "m.jsonl", "--weights", "w.safetensors", steps=LONG,
-                            data="synthetic:rows=100000,test_rows=0", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    # Steps of 10,000 rows: the one that the first signal lets finish takes seconds.
+    process = sumpter.start("--batch-size", 10_000, "--metrics", "m.jsonl", "--weights", "w.safetensors", steps=LONG,
+                            data="synthetic:rows=10000,test_rows=0", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                             text=True)
     while not (tmp_path / "m.jsonl").exists():
         time.sleep(0.01)

@@ -18,7 +18,7 @@ def read_lines(path):
 def test_summary_for_people(sumpter):
     done = sumpter.train("--devices", "cpu:2", "--digest")
     assert done.returncode == 0, done.stderr
-    for pattern in [r"lenet, 431080 parameters", r"4 steps of 128 rows on cpu:2, update=device", r"% of the step",
+    for pattern in [r"lenet, 431080 parameters", r"4 steps, 512 rows in all, on cpu:2, update=device", r"% of the step",
                     r"top-1 \d+\.\d+%.* on 256 rows", r"digest +[0-9a-f]{32}\n"]:
         assert re.search(pattern, done.stdout), pattern
     assert "\x1b" not in done.stdout + done.stderr and "\r" not in done.stdout + done.stderr

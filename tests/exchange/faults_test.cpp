@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <functional>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -277,6 +277,59 @@ void stop_at_a_random_moment(Way way, int in_flight, unsigned seed) {
 TEST_P(FaultsByWay, StoppedRankIsNamedAtTheLimitAndWritesNothingWhenItWakes) {
   stop_at_a_random_moment(GetParam(), 1, 1);
   stop_at_a_random_moment(GetParam(), 3, 2);
+}
+
+// A member that leaves while its own reducer is in the middle of a piece, and is stopped there.
+TEST(Exchange, RankStoppedWhileItLeavesWritesNothingWhenItWakes) {
+  for (int round = 0; round < 5; ++round) {
+    Group group({.members = kMembers, .piece = std::size_t{16} << 20, .reducers = 1, .time_limit = 2s});
+    Members members(kMembers, As::processes, [&](Member& me) {
+      std::optional<Exchange> exchange(group.join(me.rank()));
+      std::vector<Buffer> buffers;
+      for (int i = 0; i < 8; ++i) {
+        buffers.emplace_back(*exchange, Way::in_place, 2'000'000, 1.0F);
+      }
+      exchange->barrier();
+      std::vector<Work> works;
+      for (Buffer& buffer : buffers) {
+        const Part part = buffer.part();
+        works.push_back(exchange->begin_all_reduce({&part, 1}, {}));
+      }
+      if (me.rank() == 1) {
+        while (exchange->counters().reducers[0].pieces == 0 && exchange->counters().operations < 9) {
+          std::this_thread::yield();
+        }
+        tests::signal_myself_after(SIGSTOP, std::chrono::microseconds(100 + 300 * round));
+        exchange.reset();
+        me.hear();
+        return;
+      }
+      for (std::size_t i = 0; i < works.size(); ++i) {
+        try {
+          works[i].wait();
+        } catch (const ExchangeError&) {
+          require(buffers[i].all_nan(), "an unfinished all-reduce that left numbers behind");
+        }
+      }
+      for (Buffer& buffer : buffers) {
+        buffer.fill(42.0F);
+      }
+      me.say("settled");
+      me.hear();
+      for (Buffer& buffer : buffers) {
+        require(buffer.all(42.0F), "the leaving member wrote into memory that was no longer lent to it");
+      }
+    });
+    EXPECT_EQ(members.hear(0, 20s), "settled");
+    EXPECT_EQ(members.hear(2, 20s), "settled");
+    members.send(1, SIGCONT);
+    members.tell(1, "end");
+    EXPECT_TRUE(members.wait(1).done) << describe(members.wait(1));
+    for (int rank : {0, 2}) {
+      members.tell(rank, "look at your memory");
+      EXPECT_TRUE(members.wait(rank).done) << describe(members.wait(rank));
+    }
+  }
 }
 
 class ProveStoppedRank : public FaultsByWay {};
