@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "bench/bench.h"
 #include "bench/harness.h"
+#include "bench/limit.h"
 #include "bench/peer.h"
 #include "bench/team.h"
 
@@ -53,42 +54,6 @@ struct Options {
   }
 };
 
-// The limit: reads every input once and writes every output once, and nothing else.
-template <std::size_t kMembers>
-[[gnu::always_inline]] inline void sum_range(float* const* buffers, std::size_t begin, std::size_t end) {
-  std::array<float*, kMembers> data;
-  std::copy_n(buffers, kMembers, data.begin());
-#pragma GCC ivdep
-  for (std::size_t i = begin; i < end; ++i) {
-    float sum = data[0][i];
-    for (std::size_t member = 1; member < kMembers; ++member) sum += data[member][i];
-    for (std::size_t member = 0; member < kMembers; ++member) data[member][i] = sum;
-  }
-}
-
-using SumRange = void (*)(float* const* buffers, std::size_t begin, std::size_t end);
-
-template <std::size_t kMembers>
-void sum_range_plain(float* const* buffers, std::size_t begin, std::size_t end) {
-  sum_range<kMembers>(buffers, begin, end);
-}
-#if defined(__x86_64__)
-template <std::size_t kMembers>
-[[gnu::target("avx2")]] void sum_range_avx2(float* const* buffers, std::size_t begin, std::size_t end) {
-  sum_range<kMembers>(buffers, begin, end);
-}
-#endif
-
-template <std::size_t... kIndices>
-SumRange choose_sum_range(int members, std::index_sequence<kIndices...>) {
-#if defined(__x86_64__)
-  constexpr std::array kAvx2{&sum_range_avx2<kIndices + 1>...};
-  if (__builtin_cpu_supports("avx2") != 0) return kAvx2[static_cast<std::size_t>(members - 1)];
-#endif
-  constexpr std::array kPlain{&sum_range_plain<kIndices + 1>...};
-  return kPlain[static_cast<std::size_t>(members - 1)];
-}
-
 // What a round is about, packed into the number that a team passes on.
 enum class Action { verify_own, verify_arena, reduce_own, reduce_arena, limit };
 struct Job {
@@ -107,9 +72,8 @@ float pattern(std::size_t i) { return static_cast<float>(i % 7 + 1); }
 struct TeamPlan {
   int members = 0;
   std::vector<std::size_t> counts;
-  Group* group = nullptr;  // null: this team never reduces, it only shows the limit
-  bool arena = false;      // have a buffer in the arena, too
-  SumRange sum_range = nullptr;
+  Group* group = nullptr;       // null: this team never reduces, it only shows the limit
+  bool arena = false;           // have a buffer in the arena, too
   std::vector<float*> buffers;  // of all members where they are threads
 };
 
@@ -138,7 +102,7 @@ class Member : public TeamMember {
     if (job.action == Action::limit) {
       const auto rank = static_cast<std::size_t>(rank_);
       const auto members = static_cast<std::size_t>(plan_.members);
-      plan_.sum_range(plan_.buffers.data(), values.size() * rank / members, values.size() * (rank + 1) / members);
+      sum_limit(plan_.buffers, plan_.buffers, values.size() * rank / members, values.size() * (rank + 1) / members);
       return;
     }
     exchange_->all_reduce(values);
@@ -171,7 +135,6 @@ class Member : public TeamMember {
 TeamPlan plan_team(const Options& options) {
   return {.members = options.members,
           .counts = options.counts(),
-          .sum_range = choose_sum_range(options.members, std::make_index_sequence<kMostMembers>{}),
           .buffers = std::vector<float*>(static_cast<std::size_t>(options.members))};
 }
 

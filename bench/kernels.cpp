@@ -19,6 +19,7 @@
 #include "base/units.h"
 #include "bench/bench.h"
 #include "bench/harness.h"
+#include "bench/limit.h"
 #include "bench/peer.h"
 
 namespace sumpter::bench {
@@ -94,57 +95,6 @@ std::vector<Figure> compare_conversions(std::size_t count, Peer* torch, const Co
   return compare(contenders, options);
 }
 
-// Iterations do not depend on one another, so that the compiler need not compare addresses.
-#if defined(__clang__)
-#define SUMPTER_BENCH_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define SUMPTER_BENCH_INDEPENDENT _Pragma("GCC ivdep")
-#endif
-
-// What memory allows: a plain loop that reads each input once and writes each output once.
-template <std::size_t inputs>
-[[gnu::always_inline]] inline void limit_loop(float* const* arrays, float* const* outputs,
-                                              std::size_t number_of_outputs, std::size_t count) {
-  std::array<const float*, inputs> in;
-  std::copy_n(arrays, inputs, in.begin());
-  if (number_of_outputs == 1) {
-    float* const out = outputs[0];
-    SUMPTER_BENCH_INDEPENDENT
-    for (std::size_t i = 0; i < count; ++i) {
-      float total = in[0][i];
-      for (std::size_t k = 1; k < inputs; ++k) total += in[k][i];
-      out[i] = total;
-    }
-  } else {
-    std::array<float*, inputs> out;
-    std::copy_n(outputs, inputs, out.begin());
-    SUMPTER_BENCH_INDEPENDENT
-    for (std::size_t i = 0; i < count; ++i) {
-      float total = in[0][i];
-      for (std::size_t k = 1; k < inputs; ++k) total += in[k][i];
-      for (std::size_t k = 0; k < inputs; ++k) out[k][i] = total;
-    }
-  }
-}
-template <std::size_t inputs>
-void limit_plain(float* const* arrays, float* const* outputs, std::size_t number_of_outputs, std::size_t count) {
-  limit_loop<inputs>(arrays, outputs, number_of_outputs, count);
-}
-#if defined(__x86_64__)
-template <std::size_t inputs>
-[[gnu::target("avx2")]] void limit_avx2(float* const* arrays, float* const* outputs, std::size_t number_of_outputs,
-                                        std::size_t count) {
-  limit_loop<inputs>(arrays, outputs, number_of_outputs, count);
-}
-#endif
-template <std::size_t inputs>
-auto choose_limit() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") != 0) return &limit_avx2<inputs>;
-#endif
-  return &limit_plain<inputs>;
-}
-
 // Sums of 2, 4 and 8 inputs, to an array of their own (`bytes` counts n reads and 1 write) and back into all inputs
 // (n reads and n writes).
 std::vector<Figure> compare_sums(std::size_t count, const CompareOptions& options) {
@@ -152,7 +102,7 @@ std::vector<Figure> compare_sums(std::size_t count, const CompareOptions& option
   std::array<float*, kMostInputs + 1> pointers;
   for (std::size_t k = 0; k < pointers.size(); ++k) pointers[k] = arrays[k];
   std::vector<Contender> contenders;
-  const auto add = [&](std::size_t n, bool in_place, auto limit) {
+  const auto add = [&](std::size_t n, bool in_place) {
     const std::size_t outputs = in_place ? n : 1;
     const std::size_t first_output = in_place ? 0 : kMostInputs;
     const std::string suffix = fmt::format("-{}{}", n, in_place ? "-in-place" : "");
@@ -169,13 +119,13 @@ std::vector<Figure> compare_sums(std::size_t count, const CompareOptions& option
     };
     contenders.push_back({.name = "sum" + suffix, .bytes = bytes, .against = {"limit" + suffix}, .run = run});
     contenders.push_back({.name = "limit" + suffix, .bytes = bytes, .run = [=, data = pointers] {
-                            limit(data.data(), data.data() + first_output, outputs, count);
+                            sum_limit({data.data(), n}, {data.data() + first_output, outputs}, 0, count);
                           }});
   };
   for (const bool in_place : {false, true}) {
-    add(2, in_place, choose_limit<2>());
-    add(4, in_place, choose_limit<4>());
-    add(8, in_place, choose_limit<8>());
+    add(2, in_place);
+    add(4, in_place);
+    add(8, in_place);
   }
   return compare(contenders, options);
 }

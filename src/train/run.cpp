@@ -57,12 +57,16 @@ Run::Run(const TrainOptions& run_options, TrainListener& run_listener, const std
 }
 
 void Run::run_replica(int rank) {
+  // Ends after fail(): its own end in the middle of a step makes the others raise too, and their errors are not the
+  // first.
+  std::optional<Worker> worker;
   try {
     name_this_thread(fmt::format("replica {}", rank));
     at::set_num_threads(options.threads_per_replica);
     auto& exchange = exchanges[static_cast<std::size_t>(rank)];
     exchange.emplace(group.join(rank));
-    Worker(*this, rank, *exchange).train();
+    worker.emplace(*this, rank, *exchange);
+    worker->train();
   } catch (...) {
     fail(rank, std::current_exception());
   }

@@ -40,10 +40,11 @@ std::string digest(std::span<const NamedArray> arrays) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
   if (state == nullptr) raise<SystemError>("no memory for the state of a digest");
   XXH3_128bits_reset(state.get());
+  constexpr char kEnd = '\0';  // of a name
   const auto add = [&](std::string_view bytes) { XXH3_128bits_update(state.get(), bytes.data(), bytes.size()); };
   for (const NamedArray& array : arrays) {
     add(array.name);
-    add(std::string_view("", 1));  // ends the name
+    add({&kEnd, 1});
     add(bytes_of(array.shape));
     add(bytes_of(array.values));
   }

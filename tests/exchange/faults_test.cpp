@@ -299,7 +299,7 @@ TEST(Exchange, RankStoppedWhileItLeavesWritesNothingWhenItWakes) {
         while (exchange->counters().reducers[0].pieces == 0 && exchange->counters().operations < 9) {
           std::this_thread::yield();
         }
-        tests::signal_myself_after(SIGSTOP, std::chrono::microseconds(100 + 300 * round));
+        me.say("in the middle");
         exchange.reset();
         me.hear();
         return;
@@ -320,8 +320,11 @@ TEST(Exchange, RankStoppedWhileItLeavesWritesNothingWhenItWakes) {
         require(buffer.all(42.0F), "the leaving member wrote into memory that was no longer lent to it");
       }
     });
-    EXPECT_EQ(members.hear(0, 20s), "settled");
-    EXPECT_EQ(members.hear(2, 20s), "settled");
+    EXPECT_EQ(members.hear(1), "in the middle");
+    members.send(1, SIGSTOP);
+    for (int rank : {0, 2}) {
+      ASSERT_EQ(members.hear(rank, 20s), "settled") << describe(members.wait(rank));
+    }
     members.send(1, SIGCONT);
     members.tell(1, "end");
     EXPECT_TRUE(members.wait(1).done) << describe(members.wait(1));
