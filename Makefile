@@ -45,7 +45,7 @@ prove: build
 demo: build
 	@mkdir -p demo
 	$(SUMPTER) train --model lenet --data /usr/share/datasets/fashion-mnist --devices cpu:2 --batch-size 128 --epochs 2 \
-	  --weights demo/lenet.safetensors $(ARGS)
+	  --learning-rate 0.05 --weights demo/lenet.safetensors $(ARGS)
 	@$(PYTHON) tools/show_weights.py demo/lenet.safetensors
 
 bench-kernels bench-exchange bench-input bench-train: build
