@@ -39,19 +39,6 @@ struct Options {
   GroupOptions group() const {
     return {.members = members, .piece = parse_bytes(piece, "--piece"), .reducers = reducers, .window = window};
   }
-  std::vector<std::size_t> counts() const {
-    std::vector<std::size_t> elements;
-    for (const std::string& size : sizes) {
-      const std::size_t bytes = parse_bytes(size, "--sizes");
-      if (bytes < sizeof(float) || bytes % sizeof(float) != 0) {
-        raise<RequestError>("--sizes has {}; a size is a positive multiple of the {} bytes of a float32", size,
-                            sizeof(float));
-      }
-      elements.push_back(bytes / sizeof(float));
-    }
-    if (elements.empty()) raise<RequestError>("--sizes is empty; give at least one, such as 16MiB");
-    return elements;
-  }
 };
 
 // What a round is about, packed into the number that a team passes on.
@@ -134,7 +121,7 @@ class Member : public TeamMember {
 
 TeamPlan plan_team(const Options& options) {
   return {.members = options.members,
-          .counts = options.counts(),
+          .counts = parse_counts(options.sizes),
           .buffers = std::vector<float*>(static_cast<std::size_t>(options.members))};
 }
 

@@ -100,5 +100,8 @@ struct BenchOptions {
   CompareOptions compare_options() const;
 };
 void add_bench_options(CLI::App& app, BenchOptions& options);
+// Float32 elements of each size that --sizes gives ("64KiB"). Throws RequestError where one is not a positive multiple
+// of four bytes, or there is none.
+std::vector<std::size_t> parse_counts(const std::vector<std::string>& sizes);
 
 }  // namespace sumpter::bench

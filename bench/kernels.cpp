@@ -31,20 +31,6 @@ struct Options {
   BenchOptions common;
   std::vector<std::string> sizes{"256KiB", "64MiB"};
   std::string python;
-
-  std::vector<std::size_t> counts() const {
-    std::vector<std::size_t> elements;
-    for (const std::string& size : sizes) {
-      const std::size_t bytes = parse_bytes(size, "--sizes");
-      if (bytes < sizeof(float) || bytes % sizeof(float) != 0) {
-        raise<RequestError>("--sizes has {}; a size is a positive multiple of the {} bytes of a float32", size,
-                            sizeof(float));
-      }
-      elements.push_back(bytes / sizeof(float));
-    }
-    if (elements.empty()) raise<RequestError>("--sizes is empty; give at least one, such as 64MiB");
-    return elements;
-  }
 };
 
 // Arrays of float32 with numbers that no format finds special; every page is touched.
@@ -149,7 +135,7 @@ std::vector<Figure> compare_updates(std::size_t count, const CompareOptions& opt
 }
 
 void run_kernels(const Options& options) {
-  const std::vector<std::size_t> counts = options.counts();
+  const std::vector<std::size_t> counts = parse_counts(options.sizes);
   std::optional<Peer> torch;
   if (!options.python.empty()) torch.emplace("torch", python_peer("torch_casts.py", "", options.python));
   log::info("vector kernels: {}", kernels::target_name());

@@ -70,4 +70,18 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
       ->capture_default_str();
 }
 
+std::vector<std::size_t> parse_counts(const std::vector<std::string>& sizes) {
+  std::vector<std::size_t> counts;
+  for (const std::string& size : sizes) {
+    const std::size_t bytes = parse_bytes(size, "--sizes");
+    if (bytes < sizeof(float) || bytes % sizeof(float) != 0) {
+      raise<RequestError>("--sizes has {}; a size is a positive multiple of the {} bytes of a float32", size,
+                          sizeof(float));
+    }
+    counts.push_back(bytes / sizeof(float));
+  }
+  if (counts.empty()) raise<RequestError>("--sizes is empty; give at least one, such as 16MiB");
+  return counts;
+}
+
 }  // namespace sumpter::bench
