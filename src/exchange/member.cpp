@@ -28,11 +28,12 @@ MemberState::~MemberState() { leave(); }
 
 void MemberState::leave() {
   std::call_once(left_, [this] {
-    own().presence.store(Presence::left);
-    ring_all(control_);
+    // In this order: who has left writes into nobody's memory any more.
     for (std::jthread& reducer : reducers_) reducer.request_stop();
     ring(own().reducers);
     reducers_.clear();
+    own().presence.store(Presence::left);
+    ring_all(control_);
   });
 }
 

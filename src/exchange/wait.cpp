@@ -184,7 +184,7 @@ void MemberState::drain() {
       {
         const std::lock_guard lock(watch_mutex_);
         const bool same = watch_.same_process(rank);
-        if (!same && watch_.fault_of(rank) != nullptr) break;
+        if (!same && watch_.died(rank)) break;  // one that has left may still be in a piece
         if (!same && seconds_since(start) > kDrain) {
           segments_.disown();
           log::warning("rank {}: {} does not finish what it is summing; its writes are kept out", rank_, name(rank));

@@ -84,10 +84,14 @@ void MemberWatch::beat(const std::stop_token& stop) const {
 }
 
 const char* MemberWatch::fault_of(int rank) {
-  Peer& peer = peers_[static_cast<std::size_t>(rank)];
   if (control_.rank(rank).presence.load() == Presence::left) return "left the group";
+  return died(rank) ? "died" : nullptr;
+}
+
+bool MemberWatch::died(int rank) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
   if (!peer.gone && !peer.same_process) peer.gone = is_gone(peer, rank);
-  return peer.gone ? "died" : nullptr;
+  return peer.gone;
 }
 
 bool MemberWatch::is_gone(Peer& peer, int rank) const {

@@ -34,6 +34,8 @@ class MemberWatch {
 
   // Why the rank cannot do its part any more ("died", "left the group"), or null when nothing is known against it.
   const char* fault_of(int rank);
+  // True when the rank's process is known to be gone.
+  bool died(int rank);
   bool same_process(int rank) const { return peers_[static_cast<std::size_t>(rank)].same_process; }
 
  private:

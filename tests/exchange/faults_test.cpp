@@ -281,7 +281,7 @@ TEST_P(FaultsByWay, StoppedRankIsNamedAtTheLimitAndWritesNothingWhenItWakes) {
 
 // A member that leaves while its own reducer is in the middle of a piece, and is stopped there.
 TEST(Exchange, RankStoppedWhileItLeavesWritesNothingWhenItWakes) {
-  for (int round = 0; round < 5; ++round) {
+  for (int round = 0; round < 3; ++round) {
     Group group({.members = kMembers, .piece = std::size_t{16} << 20, .reducers = 1, .time_limit = 2s});
     Members members(kMembers, As::processes, [&](Member& me) {
       std::optional<Exchange> exchange(group.join(me.rank()));

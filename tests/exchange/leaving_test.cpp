@@ -2,12 +2,11 @@
 // that nothing is left behind when groups come and go.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
