@@ -8,6 +8,7 @@ PYTHON = $(shell cat build/python)
 # Checkouts in different folders share what ccache has compiled.
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
+export CCACHE_SLOPPINESS := pch_defines,time_macros
 
 .PHONY: help build core demo test check prove format clean bench-kernels bench-exchange bench-input bench-train bench-peers
 help:
@@ -30,10 +31,12 @@ core:
 	@tools/setup core
 	@tools/core core
 
+# Both runners, whatever the first one says.
 test: build
-	ctest --preset release -j $(JOBS) --exclude-regex '(^|[./])Prove'
-	@if find tests -name 'test_*.py' | grep -q .; then $(PYTHON) -m pytest -q -m 'not prove' tests; \
-	 else echo "pytest: there are no Python tests"; fi
+	@status=0; \
+	ctest --preset release -j $(JOBS) --exclude-regex '(^|[./])Prove' || status=1; \
+	$(PYTHON) -m pytest -q -m 'not prove' tests || status=1; \
+	exit $$status
 
 check:
 	@tools/setup check

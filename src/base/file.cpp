@@ -39,6 +39,7 @@ void write_all(int fd, std::string_view content, const std::filesystem::path& fi
 }  // namespace
 
 std::string read_file(const std::filesystem::path& file) {
+  if (std::filesystem::is_directory(file)) raise<SystemError>("{}: is a directory, not a file", file.string());
   std::ifstream stream(file, std::ios::binary);
   if (!stream) raise<SystemError>("{}: cannot open: {}", file.string(), errno_text());
   std::string content(std::istreambuf_iterator<char>(stream), {});

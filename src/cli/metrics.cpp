@@ -18,6 +18,10 @@ nlohmann::ordered_json fields_of(const Evaluation& evaluation) {
 
 }  // namespace
 
+std::string json_line(const nlohmann::ordered_json& value) {
+  return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 MetricsFile::MetricsFile(const std::filesystem::path& file) : file_(file), out_(file) {
   if (!out_) raise<RequestError>("--metrics {}: cannot be written: {}", file.string(), errno_text());
 }
@@ -48,7 +52,7 @@ void MetricsFile::ended(const nlohmann::ordered_json& summary) {
 void MetricsFile::write(const nlohmann::ordered_json& line) {
   if (closed_) return;
   errno = 0;
-  out_ << line.dump() << '\n' << std::flush;
+  out_ << json_line(line) << '\n' << std::flush;
   if (out_) return;
   closed_ = true;
   if (errno == EPIPE) return;
@@ -74,7 +78,7 @@ nlohmann::ordered_json summary_of(const TrainOptions& options, const RunResult& 
                                     {"bytes", result.bytes},
                                     {"pieces_of_replicas", result.pieces_of_replicas},
                                     {"pieces_of_reducers", result.pieces_of_reducers},
-                                    {"preload", result.most_batches_ready},
+                                    {"most_batches_ready", result.most_batches_ready},
                                     {"update", name_of(options.plan.update)},
                                     {"plan", nlohmann::ordered_json::parse(to_json(options.plan))}};
   if (result.evaluation) summary["evaluation"] = fields_of(*result.evaluation);

@@ -4,10 +4,14 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "train/train.h"
 
 namespace sumpter::cli {
+
+// One line of JSON. Bytes that are not UTF-8 (in a path) become U+FFFD.
+std::string json_line(const nlohmann::ordered_json& value);
 
 class MetricsFile {
  public:

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <string_view>
 
 namespace sumpter::cli {
@@ -12,6 +13,7 @@ std::atomic<bool> stop_requested{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 extern "C" void request_stop(int signal) {
+  const int interrupted = errno;
   if (stop_requested.exchange(true)) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
@@ -19,6 +21,7 @@ extern "C" void request_stop(int signal) {
   }
   constexpr std::string_view kSaid = "\nsumpter: stopping after this step; once more ends at once\n";
   [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, kSaid.data(), kSaid.size());
+  errno = interrupted;
 }
 
 void handle(int signal, struct sigaction& before) {

@@ -70,7 +70,7 @@ void run(const TrainArguments& arguments, int& status) {
   const RunResult result = train(options, listener, signals.stop());
   progress.reset();
   if (arguments.json) {
-    std::cout << summary_of(options, result).dump() << '\n';
+    std::cout << json_line(summary_of(options, result)) << '\n';
   } else {
     print_summary(options, result);
   }

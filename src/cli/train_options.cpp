@@ -39,8 +39,8 @@ void declare_plan(CLI::App& app, TrainArguments& a) {
   add("--chunk", a.chunk, "Gradients that travel together: a size (1MiB), Nlayers or all (1MiB)");
   add("--piece", a.piece, "Bytes that are summed at a time (128KiB)");
   add("--update", a.update, "Where the optimizer runs: device or host (device)");
-  add_number<int>(app, "--reducers", a.reducers, {0, 64}, "Threads that only sum (0)")->group(kGroup);
-  add_number<int>(app, "--preload", a.preload, {0, 1024}, "Batches that are loaded ahead (2)")->group(kGroup);
+  add_number<int>(app, "--reducers", a.reducers, {0, kMaxReducers}, "Threads that only sum (0)")->group(kGroup);
+  add_number<int>(app, "--preload", a.preload, {0, kMaxPreload}, "Batches that are loaded ahead (2)")->group(kGroup);
 }
 
 void declare_optimizer(CLI::App& app, TrainArguments& a) {
@@ -120,6 +120,8 @@ TrainOptions options_of(const TrainArguments& a) {
   options.seed = a.seed;
   options.digest = a.digest;
   options.weights = a.weights;
+  if (!a.weights.empty() && a.weights == a.metrics)
+    raise<RequestError>("--weights and --metrics: both name {}; give each a file of its own", a.weights);
   if (!a.weights.empty()) naming("--weights", [&] { require_writable(a.weights); });
   options.data = naming("--data", [&] { return open_dataset(a.data, open_options(a, options.model)); });
   return options;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -18,6 +19,8 @@ namespace {
 
 constexpr unsigned kOffsetBits = 48;
 constexpr std::uint64_t kOffsetMask = (std::uint64_t{1} << kOffsetBits) - 1;
+constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 62;  // bytes
+constexpr int kFirstFreeDescriptor = 3;
 
 // What the kernel believes it can still hand out, or nothing where it does not say.
 std::optional<std::size_t> available_memory() {
@@ -29,6 +32,27 @@ std::optional<std::size_t> available_memory() {
     std::getline(info, unit);
   }
   return std::nullopt;
+}
+
+// Asking for more than there is would have the kernel look for a process to kill before it says no.
+void require_available(std::size_t bytes) {
+  const auto available = available_memory();
+  if (available && bytes > *available) {
+    raise<SystemError>("{} of arena memory were asked for, {} are available",
+                       describe_bytes(static_cast<double>(bytes)), describe_bytes(static_cast<double>(*available)));
+  }
+}
+
+// A stretch of the file that nobody else has: offsets are never used twice. The file is sparse, and a late writer
+// cannot meet a new owner.
+std::uint64_t take_offset(std::atomic<std::uint64_t>& end, std::size_t size) {
+  std::uint64_t offset = end.load();
+  do {
+    if (size > kLargestFile - offset) {
+      raise<SystemError>("the arena's file cannot grow by {}", describe_bytes(static_cast<double>(size)));
+    }
+  } while (!end.compare_exchange_weak(offset, offset + size));
+  return offset;
 }
 
 }  // namespace
@@ -71,8 +95,11 @@ void Mapping::make_private() {
 }
 
 Arena Arena::create(const GroupOptions& options) {
-  File file(memfd_create("sumpter-arena", MFD_CLOEXEC));
-  if (!file.valid()) raise<SystemError>("the arena's anonymous file cannot be made: {}", errno_text());
+  const File made(memfd_create("sumpter-arena", MFD_CLOEXEC));
+  if (!made.valid()) raise<SystemError>("the arena's anonymous file cannot be made: {}", errno_text());
+  // Not the number of a standard stream that somebody has closed: what is printed there would land in the arena.
+  File file(fcntl(made.get(), F_DUPFD_CLOEXEC, kFirstFreeDescriptor));
+  if (!file.valid()) raise<SystemError>("the arena's anonymous file cannot be kept: {}", errno_text());
   const Layout layout(options.members, options.piece, options.window);
   if (ftruncate(file.get(), static_cast<off_t>(layout.total)) != 0) {
     raise<SystemError>("the arena cannot be given {}: {}; a smaller piece, window or group needs less",
@@ -96,12 +123,7 @@ Arena::Arena(File file, const GroupOptions& options)
 
 void Arena::reserve(std::uint64_t offset, std::size_t bytes) const {
   if (bytes == 0) return;
-  // Asking for more than there is would have the kernel look for a process to kill before it says no.
-  const auto available = available_memory();
-  if (available && bytes > *available) {
-    raise<SystemError>("{} of arena memory were asked for, {} are available",
-                       describe_bytes(static_cast<double>(bytes)), describe_bytes(static_cast<double>(*available)));
-  }
+  require_available(bytes);
   int result = 0;
   do {
     result = fallocate(file_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
@@ -130,6 +152,7 @@ void* Segments::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   const std::size_t size = round_up(bytes, kPage);
   if (size < bytes) raise<SystemError>("{} bytes of arena memory are more than an address can reach", bytes);
+  require_available(size);
   Header& header = arena_.control().header();
   const auto entry = std::find_if(std::begin(header.segments), std::end(header.segments), [](Segment& candidate) {
     SegmentState expected = SegmentState::free;
@@ -138,10 +161,11 @@ void* Segments::allocate(std::size_t bytes) {
   if (entry == std::end(header.segments)) {
     raise<SystemError>("all {} arena segments of the group are in use; allocate fewer and larger ones", kMaxSegments);
   }
+  std::optional<std::uint64_t> reserved;
   try {
-    // Offsets are never used twice: the file is sparse, and a late writer cannot meet a new owner.
-    const std::uint64_t offset = header.end.fetch_add(size);
+    const std::uint64_t offset = take_offset(header.end, size);
     arena_.reserve(offset, size);
+    reserved = offset;
     Mapping mapping(arena_.file(), offset, size, true);
     void* const data = mapping.data();
     {
@@ -154,6 +178,7 @@ void* Segments::allocate(std::size_t bytes) {
     entry->state.store(SegmentState::live);
     return data;
   } catch (...) {
+    if (reserved) arena_.punch(*reserved, size);
     entry->state.store(SegmentState::free);
     throw;
   }

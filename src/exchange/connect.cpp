@@ -159,6 +159,9 @@ std::pair<Answer, File> receive_answer(int socket) {
   if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != static_cast<ssize_t>(sizeof(answer))) {
     throw MemberLostError("rank 0 gave up before the group was complete", 0);
   }
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    raise<SystemError>("the arena's file could not be received from rank 0; this process may have too many files open");
+  }
   File file;
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {

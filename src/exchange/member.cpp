@@ -13,6 +13,7 @@ MemberState::MemberState(std::shared_ptr<GroupState> group, int rank)
       control_(group_->control()),
       rank_(rank),
       one_process_(group_->join(rank)),
+      membership_(control_, rank),
       segments_(group_->arena()),
       watch_(control_, rank, group_->options().watch),
       reducer_tallies_(one_process_ ? 0 : static_cast<std::size_t>(group_->options().reducers)) {
@@ -26,14 +27,18 @@ MemberState::MemberState(std::shared_ptr<GroupState> group, int rank)
 
 MemberState::~MemberState() { leave(); }
 
+void Membership::end() const {
+  control_.rank(rank_).presence.store(Presence::left);
+  ring_all(control_);
+}
+
 void MemberState::leave() {
   std::call_once(left_, [this] {
     // In this order: who has left writes into nobody's memory any more.
     for (std::jthread& reducer : reducers_) reducer.request_stop();
     ring(own().reducers);
     reducers_.clear();
-    own().presence.store(Presence::left);
-    ring_all(control_);
+    membership_.end();
   });
 }
 
@@ -116,8 +121,9 @@ void MemberState::post(const std::shared_ptr<Operation>& operation) {
   Places places;
   {
     const std::lock_guard lock(mutex_);
+    if (retired_) raise_abort();  // meanwhile, by another thread of this member
     if (small) {
-      if (request.kind != Kind::broadcast || request.root == rank_) {
+      if (request.kind == Kind::broadcast ? request.root == rank_ : takes_part(request)) {
         const std::size_t elements = request.input_bytes(members()) / request.element();
         copied_in_.fetch_add(
             copy_from_parts(request.inputs, {0, elements}, request.element(), control_.small_slot(number, rank_)),

@@ -27,6 +27,21 @@
 
 namespace sumpter::exchange {
 
+// That this rank has joined. It ends with the member, and also when the member cannot be made: nobody waits for it
+// then.
+class Membership {
+ public:
+  Membership(const Control& control, int rank) : control_(control), rank_(rank) {}
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+  ~Membership() { end(); }
+  void end() const;
+
+ private:
+  const Control control_;
+  const int rank_;
+};
+
 class MemberState {
  public:
   // Blocks until all have joined; throws as GroupState::join.
@@ -104,6 +119,7 @@ class MemberState {
   const Control control_;
   const int rank_;
   const bool one_process_;
+  const Membership membership_;
   Segments segments_;
 
   std::mutex mutex_;

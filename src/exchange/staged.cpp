@@ -13,8 +13,6 @@ std::byte* slot(const Control& control, const Operation& operation, std::uint64_
   return control.staging_slots(operation.first_round + round, owner) + for_rank * control.piece();
 }
 
-bool takes_part(const Request& request) { return request.reduction != Reduction::weighted_mean || request.rows > 0; }
-
 // A block of a reduce_scatter's input, or of an all_gather's output, counted through the whole.
 Range in_block(const Request& request, int block, Range range) {
   return {block * request.count + range.begin, block * request.count + range.end};

@@ -10,6 +10,11 @@
 
 namespace sumpter::exchange {
 
+// False for a member without rows in a weighted mean: its values are not read.
+inline bool takes_part(const Request& request) {
+  return request.reduction != Reduction::weighted_mean || request.rows > 0;
+}
+
 // Between the parts and one contiguous array. Parts without data are passed over.
 std::size_t copy_from_parts(std::span<const Part> parts, Range range, std::size_t element, std::byte* to);
 std::size_t copy_to_parts(const std::byte* from, std::span<const Part> parts, Range range, std::size_t element);

@@ -140,9 +140,10 @@ void MemberState::abort(const std::string& reason) {
 
 // Something that this member's threads called has thrown.
 void MemberState::fault(const std::exception_ptr& error) {
+  // Under the lock, so that no waiter of this member sees the abort before its own fault.
+  const std::lock_guard lock(watch_mutex_);
   const bool first =
       abort_group(control_, Fault::lost, rank_, 0, fmt::format("{} failed: {}", name(rank_), sumpter::describe(error)));
-  const std::lock_guard lock(watch_mutex_);
   if (first) own_fault_ = error;
 }
 

@@ -43,7 +43,8 @@ ImageShape parse_shape(std::string_view text) {
   std::array<std::size_t, 3> sides{};
   std::string_view rest = text;
   for (std::size_t& side : sides) side = parse_number<std::size_t>(take_word(rest, 'x'), "shape");
-  if (!rest.empty()) raise<RequestError>("synthetic: shape: '{}' is not of the form 3x32x32", text);
+  if (!rest.empty() || text.ends_with('x'))
+    raise<RequestError>("synthetic: shape: '{}' is not of the form 3x32x32", text);
   return {.channels = sides[0], .height = sides[1], .width = sides[2]};
 }
 

@@ -63,6 +63,8 @@ class Synthetic : public Dataset {
   const SyntheticOptions options_;
 };
 
+constexpr std::size_t kMostRows = std::size_t{1} << 40;
+
 // Products of the sides stay below the limit at every step, so nothing overflows.
 bool within_limit(const ImageShape& shape) {
   return shape.channels <= kGiB && shape.height <= kGiB / shape.channels &&
@@ -77,6 +79,9 @@ std::shared_ptr<const Dataset> make_synthetic(const SyntheticOptions& options) {
     raise<RequestError>(
         "synthetic data of {} rows, shape {}x{}x{} and {} classes was asked for; each must be at least 1", options.rows,
         shape.channels, shape.height, shape.width, options.classes);
+  }
+  if (options.rows > kMostRows || options.first_item > kMostRows) {
+    raise<RequestError>("synthetic data of {} rows was asked for; there may be 2^40", options.rows);
   }
   if (!within_limit(shape)) {
     raise<RequestError>("synthetic images of {}x{}x{} bytes were asked for; an image may have 1 GiB", shape.channels,

@@ -12,6 +12,8 @@ JsonReader JsonReader::parse(std::string_view text, std::string_view origin) {
     value = json::parse(text);
   } catch (const json::parse_error& error) {
     raise<RequestError>("{}: not JSON, at byte {}; the file may be truncated", origin, error.byte);
+  } catch (const json::exception& error) {  // a number that no double holds
+    raise<RequestError>("{}: {}", origin, error.what());
   }
   if (!value.is_object()) raise<RequestError>("{}: expected a JSON object, found {}", origin, value.type_name());
   return JsonReader(std::move(value), origin);
@@ -29,7 +31,8 @@ const nlohmann::json& JsonReader::value(const std::string& key) {
 std::int64_t JsonReader::integer(const std::string& key, std::int64_t low, std::int64_t high) {
   const nlohmann::json& found = value(key);
   if (!found.is_number_integer())
-    raise<RequestError>("{}: expected a whole number, found {}", where(key), found.dump());
+    raise<RequestError>("{}: expected a whole number, found {}", where(key),
+                        found.is_number() ? found.dump() : found.type_name());
   const bool too_large =
       found.is_number_unsigned() && found.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
   if (too_large || found.get<std::int64_t>() < low || found.get<std::int64_t>() > high)

@@ -15,8 +15,6 @@ namespace {
 constexpr int kFormat = 1;
 constexpr std::size_t kMinPiece = 64;
 constexpr std::size_t kMaxPiece = std::size_t{16} << 20;
-constexpr std::int64_t kMaxReducers = 256;
-constexpr std::int64_t kMaxPreload = 1024;
 
 constexpr std::array kRoutes = {Route::host};
 constexpr std::array kUpdates = {Update::device, Update::host};

@@ -37,6 +37,8 @@ struct Plan {
 };
 
 inline constexpr int kMaxReplicas = 64;
+inline constexpr int kMaxReducers = 64;
+inline constexpr int kMaxPreload = 1024;  // batches
 
 std::string_view name_of(Route route);
 std::string_view name_of(Update update);

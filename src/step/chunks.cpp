@@ -13,6 +13,7 @@ std::vector<int> layers_by_finish(std::span<const ParameterInfo> parameters, std
   std::map<int, std::size_t> last_of_module;
   for (std::size_t i = 0; i < finished.size(); ++i) last_of_module[parameters[finished[i]].module] = i;
   std::vector<int> modules;
+  modules.reserve(last_of_module.size());
   for (const auto& [module, unused] : last_of_module) modules.push_back(module);
   std::sort(modules.begin(), modules.end(), [&](int a, int b) { return last_of_module[a] < last_of_module[b]; });
   return modules;

@@ -93,7 +93,7 @@ ReplicaStep::~ReplicaStep() {
   for (ChunkState& state : chunks_) {
     try {
       if (state.work.valid()) state.work.wait();
-    } catch (const ExchangeError&) {  // what was said just above; once it is out, nobody uses the gradients any more
+    } catch (...) {  // said above, or thrown before; once it is out, nobody uses the gradients any more
       continue;
     }
   }

@@ -72,7 +72,8 @@ class ReplicaStep {
   // `rows`: this replica's rows of the batch. Finishes the step before, if that has not been done.
   void begin_step(std::uint64_t rows);
   // The gradient of one parameter is final; `data` holds its elements, contiguous, and stays where it is until
-  // finish(), the next begin_step, or the end of this object. Does not wait for other members. Throws RequestError for
+  // finish(), the next begin_step, or the end of this object. Waits for other
+  // members only where it is 64 chunks ahead of them. Throws RequestError for
   // a second gradient of a parameter.
   void gradient_final(int parameter, float* data);
   // All gradients that this step will have are there. A replica with rows must have announced every one (RequestError

@@ -8,8 +8,14 @@
 namespace sumpter {
 namespace {
 
-std::uint64_t batches(const TrainOptions& options) {
-  return (options.data.train->size() + options.batch_size - 1) / options.batch_size;
+std::uint64_t batches(const TrainOptions& options) { return (options.data.train->size() - 1) / options.batch_size + 1; }
+
+std::uint64_t steps_of(const TrainOptions& options) {
+  if (options.steps != 0) return options.steps;
+  std::uint64_t steps = 0;
+  if (__builtin_mul_overflow(options.epochs, batches(options), &steps))
+    raise<RequestError>("{} epochs of {} steps are more steps than can be counted", options.epochs, batches(options));
+  return steps;
 }
 
 RingOptions ring_options(const TrainOptions& options, std::uint64_t steps) {
@@ -46,7 +52,7 @@ Run::Run(const TrainOptions& run_options, TrainListener& run_listener, const std
       listener(run_listener),
       stop(wish_to_stop),
       steps_per_epoch(batches(options)),
-      steps(options.steps != 0 ? options.steps : options.epochs * steps_per_epoch),
+      steps(steps_of(options)),
       models(make_models(options.model, options.seed, options.plan)),
       context(make_context(*models.front(), options.plan, options.optimizer)),
       group({.members = options.plan.replicas, .piece = options.plan.piece, .reducers = options.plan.reducers}),

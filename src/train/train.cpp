@@ -24,7 +24,8 @@ void check(const TrainOptions& options) {
   if (options.batch_size == 0) raise<RequestError>("batch size: 0 rows; the smallest is 1");
   if (options.threads_per_replica < 1)
     raise<RequestError>("threads per replica: {} were given; the smallest number is 1", options.threads_per_replica);
-  if (options.data.train == nullptr) raise<RequestError>("there is no data to train on");
+  if (options.data.train == nullptr || options.data.train->size() == 0)
+    raise<RequestError>("there is no data to train on");
   check_input(options.model, options.data.train->shape(), options.data.train->classes());
   if (options.data.test != nullptr)
     check_input(options.model, options.data.test->shape(), options.data.test->classes());
@@ -62,12 +63,21 @@ void count(Run& run) {
   result.most_batches_ready = run.ring.counters().ready_most;
 }
 
+std::unique_ptr<Run> make_run(const TrainOptions& options, TrainListener& listener, const std::atomic<bool>& stop) {
+  try {
+    return std::make_unique<Run>(options, listener, stop);
+  } catch (const c10::Error& error) {
+    raise<Error>("{} replicas of the model cannot be made: {}", options.plan.replicas, error.what_without_backtrace());
+  }
+}
+
 }  // namespace
 
 RunResult train(const TrainOptions& options, TrainListener& listener, const std::atomic<bool>& stop) {
   check(options);
   keep_freed_memory();
-  Run run(options, listener, stop);
+  const std::unique_ptr<Run> made = make_run(options, listener, stop);
+  Run& run = *made;
   {
     std::vector<std::jthread> threads;
     try {

@@ -44,7 +44,7 @@ def test_same_digest_and_the_option_acted(sumpter, usual, options):
     assert summary["chunks_per_step"] == CHUNKS_PER_STEP[value_of(options, "--chunk", "1MiB")]
     assert summary["chunks"] == STEPS * summary["chunks_per_step"]
     assert len(summary["pieces_of_reducers"]) == int(value_of(options, "--reducers", "0"))
-    assert summary["preload"] <= int(value_of(options, "--preload", "2"))
+    assert summary["most_batches_ready"] <= int(value_of(options, "--preload", "2"))
     assert summary["update"] == value_of(options, "--update", "device")
     gradient_bytes = STEPS * 431080 * 4
     piece = {"4KiB": 4096, "128KiB": 131072, "1MiB": 1 << 20}[value_of(options, "--piece", "128KiB")]

@@ -124,3 +124,24 @@ def test_no_terminal_no_control_characters(sumpter):
     done = sumpter.train(steps=20, env=os.environ | {"COLUMNS": "20", "TERM": "dumb"}, stdin=subprocess.DEVNULL)
     assert done.returncode == 0
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-"])
+def test_closed_standard_error_reaches_no_other_file(sumpter, tmp_path, closed):
+    line = sumpter.train_line("--metrics", "m.jsonl", "--devices", "cpu:2")
+    done = subprocess.run(["bash", "-c", f'"$@" {closed}', "bash", *line], cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+                          timeout=120)
+    assert done.returncode == 0 and "trained    4 steps" in done.stdout
+    assert [json.loads(line)["event"] for line in (tmp_path / "m.jsonl").read_text().splitlines()][-1] == "end"
+
+
+def test_closed_standard_output_is_an_error(sumpter, tmp_path):
+    done = subprocess.run(["bash", "-c", '"$@" >&-', "bash", *sumpter.train_line()], cwd=tmp_path, stderr=subprocess.PIPE,
+                          text=True, timeout=120)
+    assert done.returncode == 1 and "standard output cannot be written" in done.stderr
+
+
+def test_a_limit_on_file_sizes_is_an_error_with_its_reason(sumpter, tmp_path):
+    done = subprocess.run(["bash", "-c", 'ulimit -f 8; "$@"', "bash", *sumpter.train_line()], cwd=tmp_path,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 1 and "File too large" in done.stderr

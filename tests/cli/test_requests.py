@@ -124,3 +124,15 @@ def test_models(sumpter):
     models = {m["name"]: m for m in map(json.loads, sumpter("models", "--json").stdout.splitlines())}
     assert models["lenet"]["parameters"] == 431080
     assert models["mlp60m"]["parameters"] == 59817738
+
+
+def test_more_steps_than_can_be_counted(refused):
+    assert "more steps than can be counted" in refused("--epochs", 2**40, "--batch-size", 1, data="synthetic:rows=16777216", steps=None)
+
+
+def test_two_results_in_one_file(refused):
+    assert "--weights and --metrics" in refused("--weights", "same", "--metrics", "same")
+
+
+def test_a_directory_is_no_plan(refused, tmp_path):
+    assert "is a directory" in refused("--plan", tmp_path)

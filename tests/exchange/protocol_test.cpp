@@ -129,8 +129,8 @@ TEST(Bytes, OfStagedOperationsAreAsDocumented) {
 }
 
 TEST(Bytes, OfMembersWithoutRowsAreNotMoved) {
-  for (const Way way : {Way::in_place, Way::staged}) {
-    const std::uint64_t count = 10'007, s = count * 4;
+  for (const Way way : {Way::small, Way::in_place, Way::staged}) {
+    const std::uint64_t count = way == Way::small ? 1'007 : 10'007, s = count * 4;
     const auto mean = [](Exchange& exchange, Way where, std::size_t elements) {
       Buffer buffer(exchange, where, elements, exchange.rank() == 1 ? 100.0F : 2.0F);
       exchange.all_reduce(buffer.part(),
@@ -138,7 +138,8 @@ TEST(Bytes, OfMembersWithoutRowsAreNotMoved) {
       require(buffer.all(2.0F), "a mean with a member that has no rows");
     };
     const Totals totals = totals_of(As::processes, way, count, mean);
-    EXPECT_EQ(totals.read, (kMembers - 1) * s);
+    // A small operation is summed by each member for itself.
+    EXPECT_EQ(totals.read, (kMembers - 1) * s * (way == Way::small ? kMembers : 1));
     EXPECT_LE(totals.copied_in, (kMembers - 1) * s);
   }
 }
@@ -269,7 +270,10 @@ TEST(Memory, IsZeroedAlignedAndRefusedWhenThereIsNotEnough) {
     EXPECT_TRUE(std::all_of(bytes, bytes + 10'000, [](char byte) { return byte == 0; }));
     std::fill_n(bytes, 10'000, 'x');
   }
-  EXPECT_THROW(exchange.allocate(std::size_t{1} << 46), SystemError);
+  for (const unsigned bits : {46U, 62U, 63U}) {
+    EXPECT_THROW(exchange.allocate(std::size_t{1} << bits), SystemError);
+    EXPECT_NE(exchange.allocate(1).data(), nullptr) << "after 2^" << bits << " bytes were refused";
+  }
   EXPECT_EQ(exchange.allocate(0).data(), nullptr);
   std::vector<SharedMemory> all;
   EXPECT_THROW(

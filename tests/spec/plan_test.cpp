@@ -53,6 +53,10 @@ TEST(Plan, RefusesWhatIsWrongAndNamesTheKey) {
   expect_refused(with(good, "\"replicas\": 1", "\"replicas\": 18446744073709551615"), "'replicas'");
   expect_refused(with(good, "\"replicas\": 1", "\"replicas\": 1.5"), "'replicas'");
   expect_refused(with(good, "\"replicas\": 1,", ""), "'replicas' is missing");
+  expect_refused(with(good, "\"replicas\": 1", "\"replicas\": 1e400"), "1e400");
+  const std::string deep = std::string(200'000, '[') + std::string(200'000, ']');
+  expect_refused(with(good, "\"replicas\": 1", "\"replicas\": " + deep), "'replicas'");
+  expect_refused(with(good, "\"reducers\": 0", "\"reducers\": 65"), "'reducers'");
   expect_refused(with(good, "\"host\"", "\"boat\""), "'route'");
   expect_refused(with(good, "\"1MiB\"", "\"0layers\""), "'chunk'");
   expect_refused(with(good, "\"128KiB\"", "\"100B\""), "piece");
