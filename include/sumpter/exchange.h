@@ -57,7 +57,7 @@ struct GroupOptions {
   int members = 1;                             // 1 to 64
   std::size_t piece = std::size_t{128} << 10;  // bytes of one piece; at least 64, a multiple of 64, at most 16 MiB
   int reducers = 0;  // threads that only sum: of the group (threads), of each member (processes)
-  int window = 4;    // staged pieces in flight per member, 1 to 64
+  int window = 4;    // staged rounds in flight, each of one piece per member; 1 to 64
   std::chrono::milliseconds time_limit{600'000};  // for one operation, from the moment it is waited for
   Watch watch = Watch::automatic;
 };
