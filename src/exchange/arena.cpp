@@ -106,6 +106,7 @@ Arena Arena::create(const GroupOptions& options) {
                        describe_bytes(static_cast<double>(layout.total)), errno_text());
   }
   Arena arena(std::move(file), options);
+  require_available(layout.staging);
   arena.reserve(0, layout.staging);
   Header& header = arena.control().header();
   header.protocol = kProtocol;
@@ -123,7 +124,6 @@ Arena::Arena(File file, const GroupOptions& options)
 
 void Arena::reserve(std::uint64_t offset, std::size_t bytes) const {
   if (bytes == 0) return;
-  require_available(bytes);
   int result = 0;
   do {
     result = fallocate(file_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
@@ -141,6 +141,7 @@ bool Arena::punch(std::uint64_t offset, std::size_t bytes) const {
 
 void Arena::reserve_staging(int rank) const {
   const Layout& layout = control_.layout();
+  require_available(layout.staging_of_rank);
   reserve(layout.staging + rank * layout.staging_of_rank, layout.staging_of_rank);
 }
 

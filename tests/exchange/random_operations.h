@@ -15,6 +15,7 @@
 
 #include "kernels/kernels.h"
 #include "sumpter/exchange.h"
+#include "tests/exchange/kinds.h"
 #include "tests/support/members.h"
 
 namespace sumpter::tests {
@@ -34,12 +35,6 @@ struct Step {
   bool consumed = false;
 };
 
-constexpr ElementType kTypes[] = {ElementType::f32, ElementType::f64,    ElementType::bf16, ElementType::f16,
-                                  ElementType::i8,  ElementType::u8,     ElementType::i16,  ElementType::i32,
-                                  ElementType::i64, ElementType::boolean};
-constexpr Reduction kReductions[] = {Reduction::sum,         Reduction::average,    Reduction::weighted_mean,
-                                     Reduction::minimum,     Reduction::maximum,    Reduction::product,
-                                     Reduction::bitwise_and, Reduction::bitwise_or, Reduction::bitwise_xor};
 constexpr std::size_t kCounts[] = {0, 1, 7, 63, 64, 1'000, 4'096, 4'097, 16'384, 30'001, 100'000, 200'003};
 
 using Random = std::mt19937_64;

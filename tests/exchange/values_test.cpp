@@ -13,12 +13,15 @@
 
 #include "kernels/kernels.h"
 #include "sumpter/exchange.h"
+#include "tests/exchange/kinds.h"
 #include "tests/support/members.h"
 
 namespace sumpter {
 namespace {
 
 using tests::As;
+using tests::kReductions;
+using tests::kTypes;
 using tests::Member;
 using tests::run_members;
 
@@ -104,13 +107,6 @@ class Array {
   std::vector<std::byte> own_;
   std::byte* data_ = nullptr;
 };
-
-constexpr ElementType kTypes[] = {ElementType::f32, ElementType::f64,    ElementType::bf16, ElementType::f16,
-                                  ElementType::i8,  ElementType::u8,     ElementType::i16,  ElementType::i32,
-                                  ElementType::i64, ElementType::boolean};
-constexpr Reduction kReductions[] = {Reduction::sum,         Reduction::average,    Reduction::weighted_mean,
-                                     Reduction::minimum,     Reduction::maximum,    Reduction::product,
-                                     Reduction::bitwise_and, Reduction::bitwise_or, Reduction::bitwise_xor};
 
 // Multiples of 12, so that means are exact; 0 and 1 for booleans.
 int input(ElementType type, int rank, std::size_t i) {
