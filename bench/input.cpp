@@ -1,5 +1,7 @@
 // `sumpter bench input`: the ring of batches, for each preload, against a plain loop that gathers the same rows from
 // memory; once with nothing done with the rows, and once with each replica making float32 numbers of its own.
+#include "sumpter/input.h"
+
 #include <CLI/CLI.hpp>
 #include <cstring>
 #include <iostream>
@@ -12,7 +14,6 @@
 #include "base/error.h"
 #include "bench/bench.h"
 #include "bench/harness.h"
-#include "input/open.h"
 #include "input/order.h"
 #include "input/ring.h"
 

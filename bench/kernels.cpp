@@ -1,5 +1,5 @@
-// `sumpter bench kernels`: conversions, sums and the optimizer's update on one thread, against the plain reference,
-// against what memory allows, and against torch's casts where a Python that has torch is named.
+// `sumpter bench kernels`: conversions, round trips, sums and the optimizers' updates on one thread, against the plain
+// reference, against what memory allows, and against torch's casts where a Python that has torch is named.
 #include "kernels/kernels.h"
 
 #include <CLI/CLI.hpp>
@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -47,36 +48,37 @@ class Arrays {
   std::vector<std::vector<float>> values_;
 };
 
-// encode and decode of each 16-bit format. `bytes` are those of the float32 side.
+// encode and decode of each smaller format. `bytes` are those of the float32 side.
 std::vector<Figure> compare_conversions(std::size_t count, Peer* torch, const CompareOptions& options) {
   Arrays arrays(3, count);
   const std::size_t bytes = count * sizeof(float);
   float* const in = arrays[0];
   float* const out = arrays[1];
-  void* const halves = arrays[2];
+  void* const encoded = arrays[2];
   std::vector<Contender> contenders;
-  const auto add = [&](const std::string& name, auto run, auto reference) {
+  const auto add = [&](const std::string& name, bool torch_has_it, auto run, auto reference) {
     const std::size_t own = contenders.size();
-    contenders.push_back({.name = name, .bytes = bytes, .run = run});
-    contenders.push_back({.name = name + "-reference", .bytes = bytes, .run = reference});
+    contenders.push_back({.name = name, .bytes = bytes, .run = std::move(run)});
+    contenders.push_back({.name = name + "-reference", .bytes = bytes, .run = std::move(reference)});
     // torch into memory that is there already, and as casts are written most often: into memory of their own.
     for (const char* way : {"copy", "to"}) {
-      if (torch == nullptr) continue;
+      if (torch == nullptr || !torch_has_it) continue;
       const std::string request = fmt::format("{}-{}-{}", name, way, count);
       contenders.push_back(
           {.name = fmt::format("{}-torch-{}", name, way), .bytes = bytes, .round = torch->job(request)});
     }
     for (std::size_t i = own + 1; i < contenders.size(); ++i) contenders[own].against.push_back(contenders[i].name);
   };
-  for (const WireFormat format : {WireFormat::bf16, WireFormat::f16}) {
+  for (const WireFormat format : {WireFormat::bf16, WireFormat::f16, WireFormat::i8}) {
     const std::string name(name_of(format));
+    const bool torch_has_it = format != WireFormat::i8;
     add(
-        "encode-" + name, [=] { kernels::encode(format, in, halves, count); },
-        [=] { kernels::reference::encode(format, in, halves, count); });
-    // Whichever format the halves were last encoded in, as the other they are numbers too.
+        "encode-" + name, torch_has_it, [=] { kernels::encode(format, in, encoded, count); },
+        [=] { kernels::reference::encode(format, in, encoded, count); });
+    // Whichever format the array was last encoded in, as another it holds numbers too.
     add(
-        "decode-" + name, [=] { kernels::decode(format, halves, out, count); },
-        [=] { kernels::reference::decode(format, halves, out, count); });
+        "decode-" + name, torch_has_it, [=] { kernels::decode(format, encoded, out, count); },
+        [=] { kernels::reference::decode(format, encoded, out, count); });
   }
   return compare(contenders, options);
 }
@@ -116,22 +118,58 @@ std::vector<Figure> compare_sums(std::size_t count, const CompareOptions& option
   return compare(contenders, options);
 }
 
-// The update reads three arrays and writes two; the copy moves as many bytes.
+// Kernels that read and write whole arrays in place, each against a copy that moves as many bytes, and against its
+// reference.
+class AgainstCopies {
+ public:
+  AgainstCopies(std::size_t count, std::size_t most_arrays) : count_(count), copies_(2, count * most_arrays / 2) {}
+
+  // `arrays` are all that are read and all that are written, of `count` float32 each.
+  void add(const std::string& name, std::size_t arrays, std::function<void()> run, std::function<void()> reference) {
+    const std::size_t bytes = arrays * count_ * sizeof(float);
+    contenders_.push_back({.name = name, .bytes = bytes, .against = {name + "-copy", name + "-reference"}, .run = run});
+    contenders_.push_back({.name = name + "-copy", .bytes = bytes, .run = [this, bytes] {
+                             std::memcpy(copies_[0], copies_[1], bytes / 2);
+                           }});
+    contenders_.push_back({.name = name + "-reference", .bytes = bytes, .run = reference});
+  }
+  std::vector<Figure> compare(const CompareOptions& options) const { return bench::compare(contenders_, options); }
+
+ private:
+  std::size_t count_;
+  Arrays copies_;
+  std::vector<Contender> contenders_;
+};
+
+// With error feedback: two arrays are read and written.
+std::vector<Figure> compare_round_trips(std::size_t count, const CompareOptions& options) {
+  constexpr std::size_t kArrays = 4;
+  Arrays arrays(2, count);
+  float* const values = arrays[0];
+  float* const residual = arrays[1];
+  AgainstCopies comparison(count, kArrays);
+  for (const WireFormat format : {WireFormat::f32, WireFormat::bf16, WireFormat::f16, WireFormat::i8}) {
+    comparison.add(
+        fmt::format("round-trip-{}", name_of(format)), kArrays,
+        [=] { kernels::round_trip(format, values, residual, count); },
+        [=] { kernels::reference::round_trip(format, values, residual, count); });
+  }
+  return comparison.compare(options);
+}
+
+// SGD with momentum reads three arrays and writes two, Adam reads four and writes three.
 std::vector<Figure> compare_updates(std::size_t count, const CompareOptions& options) {
-  Arrays arrays(3, count);
-  Arrays copies(2, count * 5 / 2);
-  const std::size_t bytes = 5 * count * sizeof(float);
-  const kernels::Sgd sgd{.learning_rate = 1e-3F, .momentum = 0.9F, .weight_decay = 1e-4F};
-  const std::vector<Contender> contenders = {
-      {.name = "sgd",
-       .bytes = bytes,
-       .against = {"sgd-copy", "sgd-reference"},
-       .run = [&] { kernels::sgd(sgd, arrays[0], arrays[1], arrays[2], count); }},
-      {.name = "sgd-copy", .bytes = bytes, .run = [&] { std::memcpy(copies[0], copies[1], bytes / 2); }},
-      {.name = "sgd-reference", .bytes = bytes, .run = [&] {
-         kernels::reference::sgd(sgd, arrays[0], arrays[1], arrays[2], count);
-       }}};
-  return compare(contenders, options);
+  Arrays arrays(4, count);
+  std::fill_n(arrays[3], count, 1.0F);  // a mean of squares is not negative
+  const kernels::OptimizerArrays<float> all = {arrays[0], arrays[1], arrays[2], arrays[3], count};
+  AgainstCopies comparison(count, 7);
+  const auto add = [&](const std::string& name, std::size_t moved, const kernels::OptimizerStep& step) {
+    comparison.add(
+        name, moved, [=] { kernels::optimize(step, all); }, [=] { kernels::reference::optimize(step, all); });
+  };
+  add("sgd", 5, {.learning_rate = 1e-3, .momentum = 0.9, .weight_decay = 1e-4});
+  add("adam", 7, {.kind = OptimizerKind::adam, .learning_rate = 1e-3, .step = 10});
+  return comparison.compare(options);
 }
 
 void run_kernels(const Options& options) {
@@ -147,6 +185,7 @@ void run_kernels(const Options& options) {
   for (const std::size_t count : counts) {
     report.add(compare_conversions(count, torch ? &*torch : nullptr, compare_options));
     report.add(compare_sums(count, compare_options));
+    report.add(compare_round_trips(count, compare_options));
     report.add(compare_updates(count, compare_options));
   }
 }
@@ -154,7 +193,7 @@ void run_kernels(const Options& options) {
 }  // namespace
 
 void add_bench_kernels(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("kernels", "Conversions, sums and updates on one thread");
+  CLI::App* app = parent.add_subcommand("kernels", "Conversions, round trips, sums and updates on one thread");
   auto options = std::make_shared<Options>();
   add_bench_options(*app, options->common);
   app->add_option("--sizes", options->sizes, "Bytes of one float32 array")->delimiter(',')->capture_default_str();

@@ -14,16 +14,20 @@
 #include "bench/harness.h"
 #include "bench/peer.h"
 #include "bench/team.h"
+#include "sumpter/input.h"
 #include "train/devices.h"
 #include "train/step_bench.h"
 
 namespace sumpter::bench {
 namespace {
 
+constexpr std::int64_t kClasses = 10;  // outputs of vision models
+
 struct Options {
   BenchOptions common{.seconds = 60};
   std::string model = "mlp60m";
   std::string devices = "cpu:2";
+  std::string image;
   std::size_t batch_size = 32;
   std::string chunk = to_string(Plan{}.chunk);
   int reducers = 0;
@@ -40,6 +44,15 @@ Plan plan_of(const Options& options) {
                         options.batch_size, replicas);
   validate(plan);
   return plan;
+}
+
+// "1x28x28", read by those who make the rows up.
+ImageShape shape_of(const std::string& text) {
+  try {
+    return open_dataset("synthetic:rows=1,test_rows=0,shape=" + text).train->shape();
+  } catch (const RequestError& error) {
+    raise<RequestError>("--image: {}", error.what());
+  }
 }
 
 // The replicas of one contender, each in a thread of its own.
@@ -83,8 +96,9 @@ std::unique_ptr<Peer> start_ddp(const Options& options, const ModelSpec& model, 
 }
 
 void bench_train(const Options& options) {
-  const ModelSpec model = parse_model(options.model, "--model");
+  const ModelSpec model = parse_model(options.model, "--model").with_classes(kClasses);
   StepBenchOptions step{.model = model, .plan = plan_of(options)};
+  if (!options.image.empty()) step.shape = shape_of(options.image);
   step.rows = options.batch_size / static_cast<std::size_t>(step.plan.replicas);
   const std::unique_ptr<Peer> ddp = start_ddp(options, model, step.plan);
 
@@ -119,6 +133,7 @@ void add_bench_train(CLI::App& parent) {
   add_bench_options(*app, options->common);
   app->add_option("--model", options->model, "A built-in model")->capture_default_str();
   app->add_option("--devices", options->devices, "Where replicas compute")->capture_default_str();
+  app->add_option("--image", options->image, "Shape of an image, as 1x28x28 (default: the model's usual one)");
   app->add_option("--batch-size", options->batch_size, "Rows of a step over all replicas")->capture_default_str();
   app->add_option("--chunk", options->chunk, "Gradients that travel together")->capture_default_str();
   app->add_option("--reducers", options->reducers, "Threads that only sum")->capture_default_str();

@@ -53,6 +53,8 @@ class MemberLostError : public ExchangeError {
 // How a member notices that another process is gone. `automatic` takes the first that the system allows, in this order.
 enum class Watch : std::uint8_t { automatic, pidfd, heartbeat };
 
+class Trace;
+
 struct GroupOptions {
   int members = 1;                             // 1 to 64
   std::size_t piece = std::size_t{128} << 10;  // bytes of one piece; at least 64, a multiple of 64, at most 16 MiB
@@ -60,6 +62,10 @@ struct GroupOptions {
   int window = 4;    // staged rounds in flight, each of one piece per member; 1 to 64
   std::chrono::milliseconds time_limit{600'000};  // for one operation, from the moment it is waited for
   Watch watch = Watch::automatic;
+  // Thread members only, processes ignore it; not compared by connect. Not owned, outlives the group; null: none. Each
+  // piece that the counters count is a "sum" {operation, bytes} on the row of the thread that did it ("copy" where the
+  // operation only copies); each stretch of a wait in which there is nothing to help with is a "wait" {operation}.
+  Trace* trace = nullptr;
 };
 
 // A stretch of a member's memory.
@@ -248,6 +254,9 @@ class Group {
 
   // What the group's reducer threads did (thread members).
   std::vector<WorkerCounters> reducer_counters() const;
+
+  // Bytes of memory that the arena holds now, its slots and what members allocated included.
+  std::size_t arena_bytes() const;
 
  private:
   std::shared_ptr<exchange::GroupState> state_;

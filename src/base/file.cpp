@@ -1,42 +1,49 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 
 #include "base/error.h"
 
 namespace sumpter {
 namespace {
 
-// A descriptor that is closed on every way out.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-void write_all(int fd, std::string_view content, const std::filesystem::path& file) {
+void write_all(int fd, std::string_view content) {
   while (!content.empty()) {
     const ssize_t written = ::write(fd, content.data(), content.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) raise<SystemError>("{}: cannot write: {}", file.string(), errno_text());
+    if (written < 0) throw std::system_error(errno, std::generic_category());
     content.remove_prefix(static_cast<std::size_t>(written));
   }
 }
 
+// Creates the file with these parts, on the disk when this returns.
+void write_synced(const std::filesystem::path& file, std::span<const std::string_view> parts) {
+  const Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!out.is_open()) raise<SystemError>("{}: cannot create: {}", file.string(), errno_text());
+  try {
+    for (const std::string_view part : parts) write_all(out.get(), part);
+    if (::fsync(out.get()) != 0) throw std::system_error(errno, std::generic_category());
+  } catch (const std::system_error& error) {
+    const auto add = [](std::size_t sum, std::string_view part) { return sum + part.size(); };
+    raise<SystemError>("{}: cannot write its {} bytes: {}", file.string(),
+                       std::accumulate(parts.begin(), parts.end(), std::size_t{0}, add),
+                       errno_text(error.code().value()));
+  }
+}
+
 }  // namespace
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
 
 std::string read_file(const std::filesystem::path& file) {
   if (std::filesystem::is_directory(file)) raise<SystemError>("{}: is a directory, not a file", file.string());
@@ -47,6 +54,27 @@ std::string read_file(const std::filesystem::path& file) {
   return content;
 }
 
+// Not blocking, so that opening a pipe's name ends too.
+InputFile::InputFile(const std::filesystem::path& file)
+    : file_(file), descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  struct stat status {};
+  if (!descriptor_.is_open() || ::fstat(descriptor_.get(), &status) != 0)
+    raise<SystemError>("{}: cannot open: {}", file.string(), errno_text());
+  if (!S_ISREG(status.st_mode)) raise<SystemError>("{}: is a directory or a device, not a file", file.string());
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+void InputFile::read(std::span<std::byte> out) {
+  while (!out.empty()) {
+    // A call reads 2 GiB at most.
+    const ssize_t count = ::read(descriptor_.get(), out.data(), out.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) raise<SystemError>("{}: cannot read: {}", file_.string(), errno_text());
+    if (count == 0) raise<SystemError>("{}: became shorter than {} bytes while it was read", file_.string(), size_);
+    out = out.subspan(static_cast<std::size_t>(count));
+  }
+}
+
 void write_file_atomically(const std::filesystem::path& file, std::string_view content) {
   write_file_atomically(file, std::span(&content, 1));
 }
@@ -55,10 +83,7 @@ void write_file_atomically(const std::filesystem::path& file, std::span<const st
   std::filesystem::path temporary = file;
   temporary += ".partial";
   try {
-    const Descriptor out(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (out.get() < 0) raise<SystemError>("{}: cannot create: {}", temporary.string(), errno_text());
-    for (const std::string_view part : parts) write_all(out.get(), part, temporary);
-    if (::fsync(out.get()) != 0) raise<SystemError>("{}: cannot sync: {}", temporary.string(), errno_text());
+    write_synced(temporary, parts);
     if (::rename(temporary.c_str(), file.c_str()) != 0)
       raise<SystemError>("{}: cannot rename to {}: {}", temporary.string(), file.string(), errno_text());
   } catch (...) {
@@ -66,9 +91,18 @@ void write_file_atomically(const std::filesystem::path& file, std::span<const st
     throw;
   }
   // The rename itself is durable once the directory is synced.
-  const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-  const Descriptor directory(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() >= 0) ::fsync(directory.get());
+  sync_directory(parent_of(file));
+}
+
+void sync_directory(const std::filesystem::path& directory) {
+  const Descriptor descriptor(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // File systems that cannot sync a directory say EINVAL: nothing better is to be had there.
+  if (!descriptor.is_open() || (::fsync(descriptor.get()) != 0 && errno != EINVAL))
+    raise<SystemError>("{}: cannot sync the directory: {}", directory.string(), errno_text());
+}
+
+std::filesystem::path parent_of(const std::filesystem::path& file) {
+  return file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
 }
 
 }  // namespace sumpter

@@ -3,11 +3,18 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <array>
 #include <thread>
 
 namespace sumpter {
 
 void name_this_thread(const std::string& name) { pthread_setname_np(pthread_self(), name.substr(0, 15).c_str()); }
+
+std::string name_of_this_thread() {
+  std::array<char, 16> name{};  // the kernel's size, the zero included
+  pthread_getname_np(pthread_self(), name.data(), name.size());
+  return name.data();
+}
 
 int usable_cores() {
   cpu_set_t set;

@@ -1,12 +1,14 @@
 // The file of `--metrics`: one JSON object a line for each step and evaluation, and one for the end of the run.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "train/train.h"
+#include "sumpter/train.h"
+#include "train/catalogue.h"
 
 namespace sumpter::cli {
 
@@ -15,11 +17,16 @@ std::string json_line(const nlohmann::ordered_json& value);
 
 class MetricsFile {
  public:
-  // Throws RequestError when the file cannot be made.
+  // Lines that are there stay until began(). Throws RequestError when the file cannot be made.
   explicit MetricsFile(const std::filesystem::path& file);
+
+  // The run has begun with this step: lines of a run before it stay where it goes on from a checkpoint, but for those
+  // of later steps and what is no whole line.
+  void began(std::uint64_t first_step);
 
   void stepped(const StepReport& report);
   void evaluated(const Evaluation& evaluation);
+  void saved(const std::filesystem::path& directory, std::uint64_t steps);
   void ended(const nlohmann::ordered_json& summary);
 
   // True once a line was lost, other than to a reader who has gone away: said when it happened, nothing is written
@@ -36,6 +43,6 @@ class MetricsFile {
 };
 
 // The result, the counters that show what each option did, and the plan.
-nlohmann::ordered_json summary_of(const TrainOptions& options, const RunResult& result);
+nlohmann::ordered_json summary_of(const ModelSpec& model, const RunOptions& options, const RunResult& result);
 
 }  // namespace sumpter::cli

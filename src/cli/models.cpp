@@ -20,7 +20,7 @@ void print_json(const ModelInfo& model) {
 }
 
 void print_models(bool json) {
-  constexpr auto kRow = "{:<8} {:>11} {:>12}  {}\n";
+  constexpr auto kRow = "{:<10} {:>11}  {:<18} {}\n";
   if (!json) std::cout << fmt::format(kRow, "model", "parameters", "input", "layers");
   for (const ModelInfo& model : built_in_models()) {
     if (json) {
@@ -29,7 +29,10 @@ void print_models(bool json) {
       std::cout << fmt::format(kRow, model.name, model.parameters, model.input, model.description);
     }
   }
-  if (!json) std::cout << "mlp takes sizes of your own: mlp:784-512-10\n";
+  if (!json)
+    std::cout
+        << "Sizes of your own: mlp:784-512-10, gpt:LAYERS-WIDTH-HEADS-CONTEXT. Vision models: parameters with 1000\n"
+           "classes; the data's, or --classes, change the last layer. A TorchScript file (.pt) is a model too.\n";
 }
 
 }  // namespace

@@ -23,9 +23,10 @@ void write_to_terminal(std::string_view text) {
 
 }  // namespace
 
-void Progress::began(std::uint64_t steps, std::uint64_t per_epoch) {
-  steps_ = steps;
-  steps_per_epoch_ = per_epoch;
+void Progress::began(const RunStart& start) {
+  steps_ = start.steps;
+  steps_per_epoch_ = start.steps_per_epoch;
+  first_step_ = start.first_step;
 }
 
 void Progress::stepped(const StepReport& report) {
@@ -42,8 +43,8 @@ void Progress::stepped(const StepReport& report) {
 }
 
 std::string Progress::line(const StepReport& last) const {
-  const auto done = static_cast<double>(last.step + 1);
-  const double left = seconds_ / done * (static_cast<double>(steps_) - done);
+  const auto done = static_cast<double>(last.step + 1 - first_step_);
+  const double left = seconds_ / done * static_cast<double>(steps_ - last.step - 1);
   const auto share = [&](double seconds) { return 100 * seconds / window_.seconds; };
   return fmt::format("step {}/{} epoch {}/{} | loss {:.4f} | {:.0f} rows/s | {} left | exchange {:.0f}% input {:.0f}%",
                      last.step + 1, steps_, last.epoch + 1, (steps_ + steps_per_epoch_ - 1) / steps_per_epoch_,

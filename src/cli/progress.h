@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "train/train.h"
+#include "sumpter/train.h"
 
 namespace sumpter::cli {
 
@@ -17,7 +17,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void began(std::uint64_t steps, std::uint64_t per_epoch);
+  void began(const RunStart& start);
   void stepped(const StepReport& report);
   void evaluated(const Evaluation& evaluation);
   // Removes the line of a terminal.
@@ -33,7 +33,7 @@ class Progress {
   void show(const std::string& text);
 
   int width_;
-  std::uint64_t steps_ = 0, steps_per_epoch_ = 1;
+  std::uint64_t steps_ = 0, steps_per_epoch_ = 1, first_step_ = 0;
   double seconds_ = 0;  // of all steps so far
   bool shown_ = false;  // a line stands on the terminal
   Window window_;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -137,6 +138,12 @@ void Arena::reserve(std::uint64_t offset, std::size_t bytes) const {
 bool Arena::punch(std::uint64_t offset, std::size_t bytes) const {
   return fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                    static_cast<off_t>(bytes)) == 0;
+}
+
+std::size_t Arena::held_bytes() const {
+  constexpr std::size_t kBlockBytes = 512;  // the unit of st_blocks
+  struct stat status {};
+  return fstat(file_.get(), &status) == 0 ? static_cast<std::size_t>(status.st_blocks) * kBlockBytes : 0;
 }
 
 void Arena::reserve_staging(int rank) const {

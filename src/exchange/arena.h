@@ -72,6 +72,8 @@ class Arena {
   void reserve(std::uint64_t offset, std::size_t bytes) const;
   // Gives the memory of a range back, even where it is still mapped; false when the system refuses.
   bool punch(std::uint64_t offset, std::size_t bytes) const;
+  // Of the file that have memory behind them.
+  std::size_t held_bytes() const;
 
  private:
   File file_;

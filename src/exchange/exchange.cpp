@@ -170,5 +170,6 @@ void Group::abort(int culprit, const std::string& reason) {
 }
 
 std::vector<WorkerCounters> Group::reducer_counters() const { return exchange::values_of(state_->reducer_tallies()); }
+std::size_t Group::arena_bytes() const { return state_->arena().held_bytes(); }
 
 }  // namespace sumpter

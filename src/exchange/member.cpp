@@ -13,6 +13,7 @@ MemberState::MemberState(std::shared_ptr<GroupState> group, int rank)
       control_(group_->control()),
       rank_(rank),
       one_process_(group_->join(rank)),
+      trace_(one_process_ ? group_->options().trace : nullptr),
       membership_(control_, rank),
       segments_(group_->arena()),
       watch_(control_, rank, group_->options().watch),

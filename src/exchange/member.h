@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/trace.h"
 #include "exchange/abort.h"
 #include "exchange/arena.h"
 #include "exchange/bell.h"
@@ -87,6 +88,12 @@ class MemberState {
   bool try_sum(Operation& operation, Tally& tally);
   bool try_copy_in(Operation& operation);
   void advance(std::atomic<std::uint64_t>& word);
+  // A piece has been summed: counts it, and shows it in the trace from `begin` on.
+  void count(const Operation& operation, Tally& tally, std::size_t bytes, Clock::time_point begin) const;
+  Clock::time_point trace_begin() const;
+  static Trace::Argument operation_argument(const Operation& operation) {
+    return {"operation", static_cast<std::int64_t>(operation.number)};
+  }
   std::shared_ptr<Operation> claimable() const;
   bool claim_piece(Operation& operation, Tally& tally);
   void reduce_until(const std::stop_token& stop, Tally& tally);
@@ -119,6 +126,7 @@ class MemberState {
   const Control control_;
   const int rank_;
   const bool one_process_;
+  Trace* const trace_;  // null where nothing is traced
   const Membership membership_;
   Segments segments_;
 

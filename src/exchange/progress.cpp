@@ -85,6 +85,7 @@ bool MemberState::settle(Tally& tally) {
 
 // True when nothing is left to do for the operation; small ones are done here.
 bool MemberState::complete(const Operation& operation, Tally& tally) {
+  const auto begin = trace_begin();
   std::size_t bytes = 0;
   switch (operation.way) {
     case Way::in_place:
@@ -99,7 +100,7 @@ bool MemberState::complete(const Operation& operation, Tally& tally) {
       break;
   }
   if (operation.request.reduces()) {
-    if (bytes > 0) tally.add(bytes);
+    if (bytes > 0) count(operation, tally, bytes, begin);
   } else {
     copied_out_.fetch_add(bytes, std::memory_order_relaxed);
   }
@@ -235,8 +236,9 @@ bool MemberState::try_sum(Operation& operation, Tally& tally) {
     return block.arrived.value.load(std::memory_order_acquire) > round;
   });
   if (!ready) return false;
+  const auto begin = trace_begin();
   const std::size_t bytes = sum_round(control_, operation, rank_, operation.summed);
-  if (bytes > 0) tally.add(bytes);
+  if (bytes > 0) count(operation, tally, bytes, begin);
   ++operation.summed;
   advance(own().reduced.value);
   return true;
@@ -282,11 +284,24 @@ bool MemberState::claim_piece(Operation& operation, Tally& tally) {
     const std::size_t size = operation.in_place.share(owner);
     const auto index = claim(share, operation.number, size);
     if (!index) continue;
-    tally.add(do_in_place(operation, owner, *index));
+    const auto begin = trace_begin();
+    count(operation, tally, do_in_place(operation, owner, *index), begin);
     if (share.done.fetch_add(1) + 1 == (operation.number << kIndexBits | size)) ring_waiters();
     return true;
   }
   return false;
+}
+
+// Nothing is timed where nobody looks.
+Clock::time_point MemberState::trace_begin() const {
+  return trace_ != nullptr && trace_->recording() ? Clock::now() : Clock::time_point();
+}
+
+void MemberState::count(const Operation& operation, Tally& tally, std::size_t bytes, Clock::time_point begin) const {
+  tally.add(bytes);
+  if (begin == Clock::time_point()) return;
+  trace_->span(operation.request.reduces() ? "sum" : "copy", begin, Clock::now(), operation_argument(operation),
+               {"bytes", static_cast<std::int64_t>(bytes)});
 }
 
 void MemberState::reduce_until(const std::stop_token& stop, Tally& tally) {

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -20,6 +21,7 @@ constexpr double kDrain = 1.0;                        // seconds that another pr
 template <typename Done>
 void MemberState::wait_until(const Operation& operation, std::uint64_t needed, Done&& done) {
   if (done()) return;
+  std::optional<TraceSpan> idle;  // while there is nothing to help with
   const auto start = Clock::now();
   auto looked = start;
   Waiter waiter(own().waiters, patience_);
@@ -30,9 +32,11 @@ void MemberState::wait_until(const Operation& operation, std::uint64_t needed, D
       raise_abort();
     }
     if (progress(own_tally_)) {
+      idle.reset();
       waiter.progressed();
       continue;
     }
+    if (trace_ != nullptr && !idle) idle.emplace(trace_, "wait", operation_argument(operation));
     const bool slept = waiter.pause([&] { return done() || aborted(control_) || progress(own_tally_); });
     if (slept && Clock::now() - looked > kLookAround) {
       looked = Clock::now();

@@ -110,6 +110,34 @@ class IdxDataset : public Dataset {
   const int classes_;
 };
 
+struct LoadedSet {
+  IdxArray images, labels;
+};
+
+LoadedSet load_set(const IdxFiles& files) {
+  LoadedSet set{.images = load(files.images, kImageDimensions), .labels = load(files.labels, kLabelDimensions)};
+  if (set.images.items != set.labels.items) {
+    raise<DataError>("{} has {} images, but {} has {} labels; they do not belong together", files.images.string(),
+                     set.images.items, files.labels.string(), set.labels.items);
+  }
+  if (files.classes == 0) return set;
+  const std::vector<std::uint8_t>& labels = set.labels.values;
+  const auto wrong = std::ranges::find_if(labels, [&](int label) { return label >= files.classes; });
+  if (wrong != labels.end()) {
+    raise<DataError>(
+        "{}: item {} has the label {}, but labels are below the number of classes, {}; raise the number of classes or "
+        "look at the file",
+        files.labels.string(), wrong - labels.begin(), *wrong, files.classes);
+  }
+  return set;
+}
+
+int classes_of(const LoadedSet& set) { return std::ranges::max(set.labels.values) + 1; }
+
+std::shared_ptr<const Dataset> dataset_of(LoadedSet set, int classes) {
+  return std::make_shared<IdxDataset>(std::move(set.images), std::move(set.labels), classes);
+}
+
 struct FoundPair {
   fs::path images, labels;
 };
@@ -138,18 +166,9 @@ IdxArray parse_idx(std::span<const std::uint8_t> content, const std::string& nam
 }
 
 std::shared_ptr<const Dataset> open_idx(const IdxFiles& files) {
-  IdxArray images = load(files.images, kImageDimensions);
-  IdxArray labels = load(files.labels, kLabelDimensions);
-  if (images.items != labels.items) {
-    raise<DataError>("{} has {} images, but {} has {} labels; they do not belong together", files.images.string(),
-                     images.items, files.labels.string(), labels.items);
-  }
-  const auto wrong = std::ranges::find_if(labels.values, [&](int label) { return label >= files.classes; });
-  if (wrong != labels.values.end()) {
-    raise<DataError>("{}: expected labels of 0 to {}, found {} at item {}", files.labels.string(), files.classes - 1,
-                     *wrong, wrong - labels.values.begin());
-  }
-  return std::make_shared<IdxDataset>(std::move(images), std::move(labels), files.classes);
+  LoadedSet set = load_set(files);
+  const int classes = files.classes != 0 ? files.classes : classes_of(set);
+  return dataset_of(std::move(set), classes);
 }
 
 fs::path plain_or_gzip(const fs::path& path) {
@@ -165,8 +184,8 @@ bool is_idx_directory(const fs::path& directory) {
 }
 
 DatasetPair open_idx_directory(const fs::path& directory, int classes) {
-  const auto open = [&](const FoundPair& found) {
-    return open_idx({.images = found.images, .labels = found.labels, .classes = classes});
+  const auto load_found = [&](const FoundPair& found) {
+    return load_set({.images = found.images, .labels = found.labels, .classes = classes});
   };
   const std::optional<FoundPair> train = find_pair(directory, "train");
   if (!train) {
@@ -174,8 +193,12 @@ DatasetPair open_idx_directory(const fs::path& directory, int classes) {
         "{}: expected train-images-idx3-ubyte and train-labels-idx1-ubyte, plain or with .gz; found neither",
         directory.string());
   }
-  const std::optional<FoundPair> test = find_pair(directory, "t10k");
-  return {.train = open(*train), .test = test ? open(*test) : nullptr};
+  LoadedSet train_set = load_found(*train);
+  std::optional<LoadedSet> test_set;
+  if (const std::optional<FoundPair> test = find_pair(directory, "t10k")) test_set = load_found(*test);
+  if (classes == 0) classes = std::max(classes_of(train_set), test_set ? classes_of(*test_set) : 0);
+  return {.train = dataset_of(std::move(train_set), classes),
+          .test = test_set ? dataset_of(std::move(*test_set), classes) : nullptr};
 }
 
 }  // namespace sumpter

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "input/dataset.h"
+#include "sumpter/input.h"
 
 namespace sumpter {
 
@@ -29,7 +29,7 @@ IdxArray parse_idx(std::span<const std::uint8_t> content, const std::string& nam
 struct IdxFiles {
   std::filesystem::path images;
   std::filesystem::path labels;
-  int classes = 10;
+  int classes = 0;  // labels are below it; 0: the largest label plus one
 };
 
 // One-channel images of any size. Throws DataError where a file cannot be read, is damaged, has no items, where the
@@ -40,8 +40,9 @@ std::shared_ptr<const Dataset> open_idx(const IdxFiles& files);
 bool is_idx_directory(const std::filesystem::path& directory);
 
 // train-images-idx3-ubyte, train-labels-idx1-ubyte and, where they are, t10k-images-... and t10k-labels-..., each plain
-// or with .gz (plain is preferred). Throws DataError as open_idx, and where only one file of a pair is there.
-DatasetPair open_idx_directory(const std::filesystem::path& directory, int classes = 10);
+// or with .gz (plain is preferred). Where `classes` is 0, both sets have as many as the largest label of both tells.
+// Throws DataError as open_idx, and where only one file of a pair is there.
+DatasetPair open_idx_directory(const std::filesystem::path& directory, int classes = 0);
 
 // The path, or the path with .gz, whichever exists (the path itself first); empty where neither does.
 std::filesystem::path plain_or_gzip(const std::filesystem::path& path);

@@ -20,6 +20,10 @@ constexpr std::uint64_t stream_seed(std::uint64_t seed, std::uint64_t stream) {
   return mix_bits(mix_bits(seed + kGoldenGamma) + kGoldenGamma * stream);
 }
 
+// Streams of a run's seed that belong to one purpose; the orders of rows have those numbered as their epochs.
+inline constexpr std::uint64_t kTextStream = std::uint64_t{1} << 62;
+inline constexpr std::uint64_t kAugmentStream = kTextStream + 1;
+
 class Random {
  public:
   constexpr explicit Random(std::uint64_t seed) : state_(seed) {}

@@ -2,6 +2,7 @@
 // one part per replica. Which rows a batch has depends on seed and step alone, never on preload, loaders or replicas.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -9,13 +10,16 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "base/units.h"
-#include "input/dataset.h"
+#include "sumpter/input.h"
 
 namespace sumpter {
+
+class Trace;
 
 // Makes the memory of one replica's part in one slot; it lives as long as the pointer. Called while the ring is made.
 using SlotAllocator = std::function<std::shared_ptr<std::byte>(int rank, std::size_t bytes)>;
@@ -34,6 +38,16 @@ struct RingOptions {
   std::uint64_t first_step = 0;
   std::uint64_t steps = std::numeric_limits<std::uint64_t>::max();  // batches in all; then there are no more
   SlotAllocator allocate = allocate_pageable;
+  // A replica that has waited for so long says what for, and again each time as much has passed: in a line such as "no
+  // input for 60.0 s: step 12 waits for item 345 of the data set, which loader 0 has been reading for 58.2 s; is its
+  // disk or network gone?". Of several that wait one does. At least 1 ms.
+  std::chrono::milliseconds stall_after{60'000};
+  // Gets that line, on the thread of the replica that waits, with nothing locked; what it throws comes out of next().
+  // Null: the line is logged as a warning. Nobody waits, and nothing is said, where the only replica loads by itself.
+  std::function<void(const std::string&)> stalled = {};
+  // Not owned, outlives the ring and its batches; null: none. A "load" {step, rank} for each part on the row of the
+  // thread that loads it, a "wait for input" {step} where next() waits.
+  Trace* trace = nullptr;
 };
 
 struct RingCounters {
@@ -65,7 +79,8 @@ class Batch {
   std::size_t all_rows() const { return all_rows_; }   // of all replicas together
   std::size_t rows() const { return labels_.size(); }  // of this replica, maybe none
 
-  std::span<const std::uint8_t> images() const { return images_; }  // rows() images, one after another
+  // rows() images of image_bytes() each, one after another; aligned to 64 bytes in memory of allocate_pageable.
+  std::span<const std::uint8_t> images() const { return images_; }
   std::span<const std::int64_t> labels() const { return labels_; }
 
   // Gives the rows back to the ring; images() and labels() are empty then. Doing it twice does nothing. It need not be

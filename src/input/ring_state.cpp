@@ -29,7 +29,19 @@ const RingOptions& checked(const RingOptions& options) {
   check_range("the number of replicas", options.replicas, 1, 1024);
   check_range("preload", options.preload, 0, 1024);
   check_range("the number of loaders", options.loaders, 1, 256);
+  constexpr std::chrono::milliseconds kLeastStall{1}, kMostStall{std::chrono::hours(1000)};
+  if (options.stall_after < kLeastStall || options.stall_after > kMostStall) {
+    raise<RequestError>("input: stall_after is {} ms, but must be {} to {}", options.stall_after.count(),
+                        kLeastStall.count(), kMostStall.count());
+  }
   return options;
+}
+
+const Dataset& checked(const Dataset& dataset) {
+  if (dataset.type() != ElementType::u8 && dataset.type() != ElementType::f32) {
+    raise<RequestError>("input: the data set's elements are {}, but must be u8 or f32", name_of(dataset.type()));
+  }
+  return dataset;
 }
 
 // Where all the batches asked for exceed the cap: as many as fit, at least the one in use.
@@ -58,8 +70,11 @@ std::shared_ptr<std::byte> allocate_pageable(int /*rank*/, std::size_t bytes) {
 
 RingState::RingState(std::shared_ptr<const Dataset> dataset, const RingOptions& options)
     : dataset_(std::move(dataset)),
-      image_bytes_(dataset_->shape().bytes()),
+      image_bytes_(checked(*dataset_).image_bytes()),
       replica_count_(checked(options).replicas),
+      stall_after_(options.stall_after),
+      stalled_(options.stalled),
+      trace_(options.trace),
       order_({.rows = dataset_->size(),
               .batch_size = options.batch_size,
               .seed = options.seed,
@@ -78,7 +93,8 @@ RingState::RingState(std::shared_ptr<const Dataset> dataset, const RingOptions& 
   for (Slot& slot : slots_) {
     for (int rank = 0; rank < replica_count_; ++rank) slot.parts.push_back(make_part(rank, options.allocate));
   }
-  rows_by_loader_.resize(slots_.size() > 1 ? static_cast<std::size_t>(options.loaders) : 0);
+  loader_count_ = slots_.size() > 1 ? static_cast<std::size_t>(options.loaders) : 0;
+  readers_ = std::vector<Reader>(loader_count_ + replicas_.size());
 }
 
 RowRange RingState::rows_of(const Position& position, int rank) const {
@@ -135,38 +151,45 @@ RingState::Claim RingState::claim() {
   return claimed;
 }
 
-std::size_t RingState::load_one(std::unique_lock<std::mutex>& lock) {
+void RingState::load_one(std::unique_lock<std::mutex>& lock, Reader& reader) {
   const Claim claimed = claim();
+  reader.step = claimed.step;
+  reader.item.store(kNoItem, std::memory_order_relaxed);
+  reader.since.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
   lock.unlock();
   std::optional<Failure> failure;
   try {
-    fill(claimed);
+    const TraceSpan span(trace_, "load", {"step", static_cast<std::int64_t>(claimed.step)}, {"rank", claimed.rank});
+    fill(claimed, reader);
   } catch (...) {
     failure = {.step = claimed.step,
                .message = fmt::format("step {}: {}", claimed.step, describe(std::current_exception()))};
   }
   lock.lock();
-  if (stop_.stop_requested()) return 0;  // the part may have gaps
+  reader.step.reset();
+  if (stop_.stop_requested()) return;  // the part may have gaps
   if (failure) {
     if (!failure_ || failure->step < failure_->step) failure_ = std::move(failure);
     changed_.notify_all();
-    return 0;
+    return;
   }
   const std::size_t rows = rows_of(claimed.position, claimed.rank).rows;
+  reader.rows += rows;
   counters_.rows += rows;
   counters_.bytes += rows * (image_bytes_ + sizeof(std::int64_t));
   if (--slot_of(claimed.step).parts_to_load == 0) {
     ++counters_.batches;
     changed_.notify_all();
   }
-  return rows;
 }
 
-void RingState::fill(const Claim& claim) const {
+void RingState::fill(const Claim& claim, Reader& reader) const {
   const auto permutation = order_.permutation(claim.position.epoch);
   const RowRange range = rows_of(claim.position, claim.rank);
   for (std::size_t row = 0; row < range.rows && !stop_.stop_requested(); ++row) {
     const Item item{.index = (*permutation)[range.begin + row], .epoch = claim.position.epoch};
+    reader.since.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+    reader.item.store(item.index, std::memory_order_relaxed);
     claim.part->labels[row] = read_item(item, claim.part->images.subspan(row * image_bytes_, image_bytes_));
   }
 }
@@ -188,21 +211,69 @@ std::int64_t RingState::read_item(const Item& item, std::span<std::uint8_t> imag
 void RingState::run_loader(std::size_t loader) {
   std::unique_lock lock(mutex_);
   const std::stop_token stop = stop_.get_token();
-  while (changed_.wait(lock, stop, [this] { return can_claim(); })) rows_by_loader_[loader] += load_one(lock);
+  while (changed_.wait(lock, stop, [this] { return can_claim(); })) load_one(lock, readers_[loader]);
 }
 
 // Whoever lacks a batch takes part in loading it: with no loaders it is loaded so, and where cores are scarce nobody
 // sleeps until a loader gets one.
-void RingState::await(std::unique_lock<std::mutex>& lock, std::uint64_t step) {
-  const std::stop_token stop = stop_.get_token();
-  const auto can_help = [&] { return load_step_ == step && can_claim(); };
-  while (!is_settled(step) && !stop.stop_requested()) {
-    if (can_help()) {
-      load_one(lock);
+void RingState::await(std::unique_lock<std::mutex>& lock, std::uint64_t step, Reader& reader) {
+  while (!is_settled(step) && !stop_.stop_requested()) {
+    if (can_help(step)) {
+      load_one(lock, reader);
     } else {
-      changed_.wait(lock, stop, [&] { return is_settled(step) || can_help(); });
+      const TraceSpan span(trace_, "wait for input", {"step", static_cast<std::int64_t>(step)});
+      wait_for(lock, step);
     }
   }
+}
+
+void RingState::wait_for(std::unique_lock<std::mutex>& lock, std::uint64_t step) {
+  const std::stop_token stop = stop_.get_token();
+  const auto ready = [&] { return is_settled(step) || can_help(step); };
+  const auto since = Clock::now();
+  const auto to_report = [&] { return std::max(since, reported_) + stall_after_; };
+  while (!changed_.wait_until(lock, stop, to_report(), ready) && !stop.stop_requested()) {
+    if (Clock::now() < to_report()) continue;  // another replica has said it meanwhile
+    reported_ = Clock::now();
+    const std::string line = describe_stall(step, since);
+    lock.unlock();
+    if (stalled_) {
+      stalled_(line);
+    } else {
+      log::warning("{}", line);
+    }
+    lock.lock();
+  }
+}
+
+// The replica has all earlier steps. So all parts of this one are loaded or being loaded; or nobody has begun, because
+// its slot still holds an earlier step.
+std::string RingState::describe_stall(std::uint64_t step, Clock::time_point waiting_since) const {
+  const auto now = Clock::now();
+  const std::string begin =
+      fmt::format("no input for {}: step {} waits for ", describe_seconds(seconds_between(waiting_since, now)), step);
+  const auto since = [](const Reader& reader) {
+    return Clock::time_point(Clock::duration(reader.since.load(std::memory_order_relaxed)));
+  };
+  const Reader* slowest = nullptr;
+  for (const Reader& reader : readers_) {
+    if (reader.step == step && (slowest == nullptr || since(reader) < since(*slowest))) slowest = &reader;
+  }
+  if (slowest != nullptr) {
+    const std::size_t item = slowest->item.load(std::memory_order_relaxed);
+    if (item == kNoItem) return fmt::format("{}{}, which puts the epoch's rows in order", begin, name_of(*slowest));
+    return fmt::format("{}item {} of the data set, which {} has been reading for {}; is its disk or network gone?",
+                       begin, item, name_of(*slowest), describe_seconds(seconds_between(since(*slowest), now)));
+  }
+  const std::uint64_t held = slot_of(step).step.value_or(step);
+  const auto behind = std::ranges::find_if(replicas_, [&](const Replica& replica) { return replica.step <= held; });
+  if (behind == replicas_.end()) return fmt::format("{}step {} to be released by all replicas", begin, held);
+  return fmt::format("{}replica {}, which has not asked for step {} yet", begin, behind - replicas_.begin(), held);
+}
+
+std::string RingState::name_of(const Reader& reader) const {
+  const auto number = static_cast<std::size_t>(&reader - readers_.data());
+  return number < loader_count_ ? fmt::format("loader {}", number) : fmt::format("replica {}", number - loader_count_);
 }
 
 void RingState::count_ready(std::uint64_t step) {
@@ -229,7 +300,7 @@ std::optional<Batch> RingState::next(int rank) {
         rank, step, replica.held, slots_.size());
   }
   count_ready(step);
-  await(lock, step);
+  await(lock, step, readers_[loader_count_ + static_cast<std::size_t>(rank)]);
   replica.seconds_waited += seconds_since(start);
   if (stop_.stop_requested()) return std::nullopt;
   if (failure_ && failure_->step <= step) throw DataError(failure_->message);
@@ -264,7 +335,9 @@ void RingState::release(std::uint64_t step, int rank) {
 RingCounters RingState::counters() const {
   const std::lock_guard lock(mutex_);
   RingCounters counters = counters_;
-  counters.rows_by_loader = rows_by_loader_;
+  for (std::size_t loader = 0; loader < loader_count_; ++loader) {
+    counters.rows_by_loader.push_back(readers_[loader].rows);
+  }
   for (const Replica& replica : replicas_) counters.seconds_waited.push_back(replica.seconds_waited);
   return counters;
 }

@@ -3,6 +3,8 @@
 // on.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +16,11 @@
 #include <string>
 #include <vector>
 
-#include "input/dataset.h"
+#include "base/clock.h"
+#include "base/trace.h"
 #include "input/order.h"
 #include "input/ring.h"
+#include "sumpter/input.h"
 
 namespace sumpter {
 
@@ -30,13 +34,15 @@ class RingState : public std::enable_shared_from_this<RingState> {
   // Loads whatever can be loaded until the ring is stopped.
   void run_loader(std::size_t loader);
 
-  int loaders() const { return static_cast<int>(rows_by_loader_.size()); }
+  int loaders() const { return static_cast<int>(loader_count_); }
   std::size_t slots() const { return slots_.size(); }
   std::size_t bytes() const { return slots_.size() * slot_bytes_; }
   const BatchOrder& order() const { return order_; }
   RingCounters counters() const;
 
  private:
+  static constexpr std::size_t kNoItem = SIZE_MAX;
+
   // The room for one replica's rows in a slot.
   struct Part {
     std::shared_ptr<std::byte> memory;
@@ -62,6 +68,13 @@ class RingState : public std::enable_shared_from_this<RingState> {
     int rank = 0;
     Part* part = nullptr;
   };
+  // A thread that may load: a loader, or a replica that helps. What it reads can be looked at while it does.
+  struct Reader {
+    std::optional<std::uint64_t> step;  // of the part that it loads
+    std::uint64_t rows = 0;             // loaded until now
+    std::atomic<std::size_t> item{kNoItem};
+    std::atomic<Clock::rep> since{0};  // when it began to read that item
+  };
   struct Failure {
     std::uint64_t step = 0;
     std::string message;
@@ -73,22 +86,31 @@ class RingState : public std::enable_shared_from_this<RingState> {
 
   // All of these with the mutex held.
   Slot& slot_of(std::uint64_t step) { return slots_[step % slots_.size()]; }
+  const Slot& slot_of(std::uint64_t step) const { return slots_[step % slots_.size()]; }
   bool is_whole(std::uint64_t step);
   bool is_settled(std::uint64_t step);
   bool can_claim();
   Claim claim();
-  // Claims, loads with the mutex released, and says how many rows that were.
-  std::size_t load_one(std::unique_lock<std::mutex>& lock);
-  void await(std::unique_lock<std::mutex>& lock, std::uint64_t step);
+  // Claims, and loads with the mutex released.
+  void load_one(std::unique_lock<std::mutex>& lock, Reader& reader);
+  void await(std::unique_lock<std::mutex>& lock, std::uint64_t step, Reader& reader);
+  // Waits until the step is settled or this replica can help, and says so where that takes long.
+  void wait_for(std::unique_lock<std::mutex>& lock, std::uint64_t step);
+  bool can_help(std::uint64_t step) { return load_step_ == step && can_claim(); }
+  std::string describe_stall(std::uint64_t step, Clock::time_point waiting_since) const;
+  std::string name_of(const Reader& reader) const;
   void count_ready(std::uint64_t step);
   Batch take(int rank);
 
-  void fill(const Claim& claim) const;
+  void fill(const Claim& claim, Reader& reader) const;
   std::int64_t read_item(const Item& item, std::span<std::uint8_t> image) const;
 
   const std::shared_ptr<const Dataset> dataset_;
   const std::size_t image_bytes_;
   const int replica_count_;
+  const std::chrono::milliseconds stall_after_;
+  const std::function<void(const std::string&)> stalled_;
+  Trace* const trace_;
   const BatchOrder order_;
   const std::size_t batch_rows_;  // of the largest batch
   std::size_t slot_bytes_ = 0;
@@ -103,8 +125,10 @@ class RingState : public std::enable_shared_from_this<RingState> {
   int load_rank_ = 0;
   std::uint64_t asked_end_;         // steps below it have been asked for
   std::optional<Failure> failure_;  // of the earliest step that failed
-  std::vector<std::uint64_t> rows_by_loader_;
-  RingCounters counters_;  // but for what replicas_ and rows_by_loader_ count
+  std::size_t loader_count_ = 0;
+  std::vector<Reader> readers_;   // the loaders, then the replicas
+  Clock::time_point reported_{};  // when a replica last said that its step does not come
+  RingCounters counters_;         // but for what replicas_ and readers_ count
 };
 
 }  // namespace sumpter

@@ -1,6 +1,7 @@
 #include "input/synthetic.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -63,12 +64,52 @@ class Synthetic : public Dataset {
   const SyntheticOptions options_;
 };
 
+class SyntheticText : public Dataset {
+ public:
+  explicit SyntheticText(const SyntheticTextOptions& options) : options_(options) {
+    for (std::size_t symbol = 0; symbol < kSymbols; ++symbol) {
+      Random random(stream_seed(options.seed, kClassStreams + symbol));
+      auto& followers = followers_[symbol];
+      for (auto place = followers.begin(); place != followers.end();) {
+        *place = static_cast<std::uint8_t>(random.below(kSymbols));
+        if (std::find(followers.begin(), place, *place) == place) ++place;  // all differ
+      }
+    }
+  }
+
+  std::size_t size() const override { return options_.rows; }
+  ImageShape shape() const override { return {.channels = 1, .height = 1, .width = options_.context + 1}; }
+  int classes() const override { return 256; }
+
+  std::int64_t get(const Item& item, std::span<std::uint8_t> image) const override {
+    Random random(stream_seed(options_.seed, options_.first_item + item.index));
+    auto symbol = static_cast<std::uint8_t>(random.below(kSymbols));
+    for (std::uint8_t& byte : image) {
+      byte = static_cast<std::uint8_t>(kFirstByte + symbol);
+      symbol = followers_[symbol][random.below(kFollowers)];
+    }
+    return 0;
+  }
+
+ private:
+  static constexpr std::size_t kSymbols = 64, kFollowers = 4;
+  static constexpr std::uint8_t kFirstByte = ' ';  // the 64 bytes that follow can be read
+
+  const SyntheticTextOptions options_;
+  std::array<std::array<std::uint8_t, kFollowers>, kSymbols> followers_{};
+};
+
 constexpr std::size_t kMostRows = std::size_t{1} << 40;
 
 // Products of the sides stay below the limit at every step, so nothing overflows.
 bool within_limit(const ImageShape& shape) {
   return shape.channels <= kGiB && shape.height <= kGiB / shape.channels &&
          shape.width <= kGiB / (shape.channels * shape.height);
+}
+
+void check_rows(std::size_t rows, std::uint64_t first_item) {
+  if (rows <= kMostRows && first_item <= kMostRows) return;
+  raise<RequestError>("synthetic data of {} rows was asked for; there may be 2^40", rows);
 }
 
 }  // namespace
@@ -80,14 +121,23 @@ std::shared_ptr<const Dataset> make_synthetic(const SyntheticOptions& options) {
         "synthetic data of {} rows, shape {}x{}x{} and {} classes was asked for; each must be at least 1", options.rows,
         shape.channels, shape.height, shape.width, options.classes);
   }
-  if (options.rows > kMostRows || options.first_item > kMostRows) {
-    raise<RequestError>("synthetic data of {} rows was asked for; there may be 2^40", options.rows);
-  }
+  check_rows(options.rows, options.first_item);
   if (!within_limit(shape)) {
     raise<RequestError>("synthetic images of {}x{}x{} bytes were asked for; an image may have 1 GiB", shape.channels,
                         shape.height, shape.width);
   }
   return std::make_shared<Synthetic>(options);
+}
+
+std::shared_ptr<const Dataset> make_synthetic_text(const SyntheticTextOptions& options) {
+  if (options.rows == 0 || options.context == 0 || options.context > kGiB) {
+    raise<RequestError>(
+        "synthetic text of {} rows with a context of {} bytes was asked for; there must be at least 1 of each, and at "
+        "most 2^30 bytes",
+        options.rows, options.context);
+  }
+  check_rows(options.rows, options.first_item);
+  return std::make_shared<SyntheticText>(options);
 }
 
 }  // namespace sumpter

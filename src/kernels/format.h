@@ -1,5 +1,5 @@
 // One number at a time between float32 and the 16-bit formats, by integer arithmetic: what the vector versions must
-// equal, and what is short enough to be checked by eye. Also loads and stores at any address.
+// equal, and what is short enough to be checked by eye. Also loads and stores at any address, in any format.
 #pragma once
 
 #include <bit>
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/i8.h"
 #include "sumpter/spec.h"
 
 namespace sumpter::kernels {
@@ -75,11 +76,16 @@ inline float decode_at(WireFormat format, const void* array, std::size_t index) 
       return f32_from_bf16(load_at<std::uint16_t>(array, index));
     case WireFormat::f16:
       return f32_from_f16(load_at<std::uint16_t>(array, index));
+    case WireFormat::i8: {
+      const std::byte* const block = i8_block(array, index / kI8Block);
+      return f32_from_i8(load_at<std::int8_t>(block + sizeof(float), index % kI8Block), load_at<float>(block, 0));
+    }
     case WireFormat::f32:
       break;
   }
   return load_at<float>(array, index);
 }
+// i8 has no single elements to store: encode_i8_block.
 inline void encode_at(WireFormat format, void* array, std::size_t index, float value) {
   switch (format) {
     case WireFormat::bf16:
@@ -88,6 +94,8 @@ inline void encode_at(WireFormat format, void* array, std::size_t index, float v
       return store_at(array, index, f16_from_f32(value));
     case WireFormat::f32:
       return store_at(array, index, value);
+    case WireFormat::i8:
+      return;
   }
 }
 

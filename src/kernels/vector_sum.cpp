@@ -2,6 +2,7 @@
 #include <hwy/cache_control.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "kernels/float_state.h"
@@ -14,6 +15,7 @@
 #include <hwy/foreach_target.h>  // compiles this file once for each instruction set
 
 #include "kernels/vector-inl.h"
+#include "kernels/vector_i8-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sumpter::kernels::HWY_NAMESPACE {
@@ -59,6 +61,8 @@ HWY_INLINE Block<size> term(const SumInput& input, std::size_t index) {
     case WireFormat::f32:
       block = load_block<WireFormat::f32, size>(input.data, index);
       break;
+    case WireFormat::i8:  // sum_by_block's
+      break;
   }
   if (input.scale != 1.0F) {
     const Floats scale = hn::Set(F32(), input.scale);
@@ -101,6 +105,8 @@ std::size_t sum_blocks(const Sum& request, std::size_t index) {
         case WireFormat::f32:
           store_block<WireFormat::f32, kind>(total, output, index);
           break;
+        case WireFormat::i8:  // sum_by_block's
+          break;
       }
     }
   }
@@ -126,13 +132,75 @@ std::size_t sum_large_blocks(const Sum& job, std::size_t index) {
   }
 }
 
+bool has_i8(const Sum& job) {
+  return job.output_format == WireFormat::i8 ||
+         std::ranges::any_of(job.inputs, [](const SumInput& input) { return input.format == WireFormat::i8; });
+}
+
 // In place a line is in the cache already, and storing past it costs more. Several outputs need not lie alike.
 bool streams(const Sum& job) {
   if (job.outputs.size() != 1 || job.count * size_of(job.output_format) < kStreamedBytes) return false;
   return std::ranges::none_of(job.inputs, [&](const SumInput& input) { return input.data == job.outputs[0]; });
 }
 
+// Adds kI8Block values of an input, times its scale, to the totals; those of the first input begin them.
+template <WireFormat format>
+HWY_INLINE void add_terms(const SumInput& input, std::size_t index, bool first, float* totals) {
+  const std::byte* const block = i8_block(input.data, index / kI8Block);
+  const Floats block_scale = format == WireFormat::i8 ? i8_scale_of(block) : hn::Zero(F32());
+  const Floats scale = hn::Set(F32(), input.scale);
+  for (std::size_t i = 0; i < kI8Block; i += kLanes) {
+    Floats term;
+    if constexpr (format == WireFormat::i8) {
+      term = load_i8(block, i, block_scale);
+    } else {
+      term = load<format>(input.data, index + i);
+    }
+    term = hn::Mul(term, scale);
+    hn::Store(first ? term : hn::Add(hn::Load(F32(), totals + i), term), F32(), totals + i);
+  }
+}
+
+void add_terms(const SumInput& input, std::size_t index, bool first, float* totals) {
+  switch (input.format) {
+    case WireFormat::bf16:
+      return add_terms<WireFormat::bf16>(input, index, first, totals);
+    case WireFormat::f16:
+      return add_terms<WireFormat::f16>(input, index, first, totals);
+    case WireFormat::i8:
+      return add_terms<WireFormat::i8>(input, index, first, totals);
+    case WireFormat::f32:
+      return add_terms<WireFormat::f32>(input, index, first, totals);
+  }
+}
+
+// Where i8 takes part: whole blocks of it by way of the first cache, since an output's scale is known last. Returns the
+// first element that is left. As above, outputs may be inputs.
+std::size_t sum_by_i8_block(const Sum& job) {
+  alignas(kLineBytes) std::array<float, kI8Block> totals;
+  void* const result = totals.data();
+  const SumInput summed = {.data = totals.data()};
+  std::size_t index = 0;
+  for (; index + kI8Block <= job.count; index += kI8Block) {
+    for (const SumInput& input : job.inputs) add_terms(input, index, &input == job.inputs.data(), totals.data());
+    if (job.divisor != 1.0F) {
+      sum_blocks<1, kAny, Store::cached>(
+          {.inputs = {&summed, 1}, .outputs = {&result, 1}, .divisor = job.divisor, .count = kI8Block}, 0);
+    }
+    for (void* output : job.outputs) {
+      if (job.output_format == WireFormat::i8) {
+        encode_i8_block(totals.data(), i8_block(output, index / kI8Block));
+      } else {
+        std::byte* const at = static_cast<std::byte*>(output) + index * size_of(job.output_format);
+        encode(job.output_format, totals.data(), at, kI8Block);
+      }
+    }
+  }
+  return index;
+}
+
 void sum(const Sum& job) {
+  if (has_i8(job)) return reference::sum(job, sum_by_i8_block(job), job.count);
   // Arrays that come from one allocator tend to lie alike, so that one of them speaks for all.
   const std::optional<std::size_t> aligned = first_on_line(job.outputs[0], size_of(job.output_format));
   const std::size_t begin = std::min(aligned.value_or(0), job.count);

@@ -46,6 +46,12 @@ std::string JsonReader::text(const std::string& key) {
   return found.get<std::string>();
 }
 
+bool JsonReader::boolean(const std::string& key) {
+  const nlohmann::json& found = value(key);
+  if (!found.is_boolean()) raise<RequestError>("{}: expected true or false, found {}", where(key), found.type_name());
+  return found.get<bool>();
+}
+
 void JsonReader::finish() const {
   for (const auto& [key, unused] : object_.items()) {
     if (!asked_.contains(key)) raise<RequestError>("{} is unknown; remove it or correct its spelling", where(key));

@@ -19,6 +19,7 @@ class JsonReader {
   // Throws RequestError naming the key when it is missing, of another type or outside [low, high].
   std::int64_t integer(const std::string& key, std::int64_t low, std::int64_t high);
   std::string text(const std::string& key);
+  bool boolean(const std::string& key);
   void finish() const;
 
   // "plan.json: key 'piece'", for messages.

@@ -2,12 +2,11 @@
 
 #include <array>
 #include <charconv>
-#include <span>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "spec/json_reader.h"
+#include "spec/names.h"
 
 namespace sumpter {
 namespace {
@@ -18,24 +17,7 @@ constexpr std::size_t kMaxPiece = std::size_t{16} << 20;
 
 constexpr std::array kRoutes = {Route::host};
 constexpr std::array kUpdates = {Update::device, Update::host};
-constexpr std::array kWireFormats = {WireFormat::f32, WireFormat::bf16, WireFormat::f16};
-
-// The value of that name, or an error that lists the names there are.
-template <typename Value>
-Value parse_name(std::string_view text, std::string_view what, std::span<const Value> values) {
-  std::string names;
-  for (const Value value : values) {
-    if (name_of(value) == text) return value;
-    names += names.empty() ? "" : ", ";
-    names += name_of(value);
-  }
-  raise<RequestError>("{}: '{}' is not one of {}", what, text, names);
-}
-
-void require_range(std::string_view key, std::int64_t value, std::int64_t low, std::int64_t high) {
-  if (value < low || value > high)
-    raise<RequestError>("{}: {} is out of range, which is {} to {}", key, value, low, high);
-}
+constexpr std::array kWireFormats = {WireFormat::f32, WireFormat::bf16, WireFormat::f16, WireFormat::i8};
 
 }  // namespace
 
@@ -87,6 +69,12 @@ void validate(const Plan& plan) {
     raise<RequestError>("piece: {} is not a multiple of 64 bytes from 64B to 16MiB", format_bytes(plan.piece));
   require_range("preload", plan.preload, 0, kMaxPreload);
   require_range("reducers", plan.reducers, 0, kMaxReducers);
+  require_range("accumulate", plan.accumulate, 1, kMaxAccumulate);
+  if (plan.parameter_wire != WireFormat::f32 && plan.update != Update::host)
+    raise<RequestError>("parameter_wire: {} needs update host: with update device no parameters travel",
+                        name_of(plan.parameter_wire));
+  if (plan.error_feedback && plan.gradient_wire == WireFormat::f32)
+    raise<RequestError>("error_feedback: it needs a gradient_wire that rounds; f32 loses nothing");
 }
 
 Plan plan_from_json(std::string_view text, std::string_view origin) {
@@ -99,9 +87,12 @@ Plan plan_from_json(std::string_view text, std::string_view origin) {
   plan.piece = parse_bytes(reader.text("piece"), reader.where("piece"));
   plan.gradient_wire = parse_wire_format(reader.text("gradient_wire"), reader.where("gradient_wire"));
   plan.parameter_wire = parse_wire_format(reader.text("parameter_wire"), reader.where("parameter_wire"));
+  plan.error_feedback = reader.boolean("error_feedback");
   plan.update = parse_update(reader.text("update"), reader.where("update"));
   plan.preload = static_cast<int>(reader.integer("preload", 0, kMaxPreload));
   plan.reducers = static_cast<int>(reader.integer("reducers", 0, kMaxReducers));
+  plan.accumulate = static_cast<int>(reader.integer("accumulate", 1, kMaxAccumulate));
+  plan.clip = reader.boolean("clip");
   reader.finish();
   try {
     validate(plan);
@@ -119,9 +110,12 @@ std::string to_json(const Plan& plan) {
                                          {"piece", format_bytes(plan.piece)},
                                          {"gradient_wire", name_of(plan.gradient_wire)},
                                          {"parameter_wire", name_of(plan.parameter_wire)},
+                                         {"error_feedback", plan.error_feedback},
                                          {"update", name_of(plan.update)},
                                          {"preload", plan.preload},
-                                         {"reducers", plan.reducers}};
+                                         {"reducers", plan.reducers},
+                                         {"accumulate", plan.accumulate},
+                                         {"clip", plan.clip}};
   return object.dump(2) + "\n";
 }
 

@@ -22,7 +22,18 @@ std::size_t size_of(ElementType type) {
   return 0;
 }
 
-std::size_t size_of(WireFormat format) { return format == WireFormat::f32 ? 4 : 2; }
+std::size_t size_of(WireFormat format) {
+  switch (format) {
+    case WireFormat::f32:
+      return 4;
+    case WireFormat::bf16:
+    case WireFormat::f16:
+      return 2;
+    case WireFormat::i8:
+      return 1;
+  }
+  return 0;
+}
 
 std::string_view name_of(ElementType type) {
   switch (type) {
@@ -82,6 +93,8 @@ std::string_view name_of(WireFormat format) {
       return "bf16";
     case WireFormat::f16:
       return "f16";
+    case WireFormat::i8:
+      return "i8";
   }
   return "?";
 }

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
+#include "spec/plan.h"
 
 namespace sumpter {
 namespace {
@@ -47,7 +50,7 @@ bool closes(const Chunk& chunk, const ChunkRule& rule) {
 }  // namespace
 
 std::vector<Chunk> make_chunks(std::span<const ParameterInfo> parameters, std::span<const int> finished,
-                               const ChunkRule& rule) {
+                               const ChunkRule& rule, ElementType type) {
   require_permutation(parameters, finished);
   const std::vector<int> modules = layers_by_finish(parameters, finished);
   std::vector<Chunk> chunks;
@@ -56,13 +59,22 @@ std::vector<Chunk> make_chunks(std::span<const ParameterInfo> parameters, std::s
     for (const int parameter : finished) {
       if (parameters[parameter].module != modules[layer]) continue;
       open.parameters.push_back(parameter);
-      open.bytes += parameters[parameter].count * sizeof(float);
+      open.bytes += parameters[parameter].count * size_of(type);
     }
     open.layers.push_back(static_cast<int>(layer));
     if (closes(open, rule)) chunks.push_back(std::exchange(open, {}));
   }
   if (!open.parameters.empty()) chunks.push_back(std::move(open));
   return chunks;
+}
+
+void require_fit(std::span<const ParameterInfo> parameters, const ChunkRule& rule) {
+  if (rule.kind != ChunkRule::Kind::layers) return;
+  std::set<int> modules;
+  for (const ParameterInfo& parameter : parameters) modules.insert(parameter.module);
+  if (rule.value > modules.size())
+    raise<RequestError>("plan does not fit the model: chunk {}, the model has {}; write all", to_string(rule),
+                        modules.size());
 }
 
 }  // namespace sumpter

@@ -2,18 +2,20 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "spec/plan.h"
+#include "sumpter/spec.h"
 
 namespace sumpter {
 
 struct ParameterInfo {
-  std::string name;       // "conv1.weight"
-  std::size_t count = 0;  // float32 elements
-  int module = 0;         // the module that owns it, numbered as the model registers them
+  std::string name;                      // "conv1.weight"
+  std::size_t count = 0;                 // elements
+  int module = 0;                        // the module that owns it, numbered as the model registers them
+  std::vector<std::int64_t> shape = {};  // of count elements; at most one dimension marks biases and norms
 };
 
 struct Chunk {
@@ -24,8 +26,11 @@ struct Chunk {
 
 // `finished` is a permutation of the parameters' indices: the order in which their gradients became final. Parameters
 // of one module form one layer, which is finished when its last parameter is; layers keep that order. Every parameter
-// is in exactly one chunk.
+// is in exactly one chunk. `type` is the elements'.
 std::vector<Chunk> make_chunks(std::span<const ParameterInfo> parameters, std::span<const int> finished,
-                               const ChunkRule& rule);
+                               const ChunkRule& rule, ElementType type = ElementType::f32);
+
+// Throws RequestError where a rule asks for chunks of more layers than there are: a plan for another model.
+void require_fit(std::span<const ParameterInfo> parameters, const ChunkRule& rule);
 
 }  // namespace sumpter

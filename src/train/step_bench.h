@@ -14,6 +14,7 @@ struct StepBenchOptions {
   Plan plan;
   bool exchange = true;   // false: replicas know nothing of each other, and apply the optimizer to their own gradients
   std::size_t rows = 16;  // of each replica
+  ImageShape shape = {};  // of each row; none: the model's usual one
   int threads_per_replica = 1;
 };
 

@@ -6,7 +6,8 @@ import pytest
 
 PLAN = {
     "format": 1, "replicas": 2, "route": "host", "chunk": "64KiB", "piece": "4KiB", "gradient_wire": "f32",
-    "parameter_wire": "f32", "update": "host", "preload": 1, "reducers": 1,
+    "parameter_wire": "f32", "error_feedback": False, "update": "host", "preload": 1, "reducers": 1, "accumulate": 1,
+    "clip": False,
 }
 
 
@@ -75,13 +76,47 @@ def test_data_that_the_model_does_not_take(refused):
     assert "tells 3 classes apart and the data has 5" in refused("--model", "mlp:784-3", data="synthetic:classes=5")
 
 
-def test_options_of_other_versions_are_unknown(refused):
-    for option in ["--checkpoint", "--gradient-wire", "--dtype", "--nonsense"]:
+def test_unknown_options(refused):
+    for option in ["--gradient_wire", "--nonsense"]:
         assert option in refused(option, "x")
 
 
+@pytest.mark.parametrize("option", ["--weights", "--checkpoint", "--metrics", "--devices", "--gradient-wire", "--augment"])
+def test_empty_values(refused, option):
+    """As of a variable of the shell that is not set."""
+    assert option in refused(option, "")
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--parameter-wire", "bf16"], ["parameter_wire", "update"]),
+    (["--gradient-wire", "i4"], ["--gradient-wire", "i8"]),
+    (["--error-feedback", "on"], ["error_feedback"]),
+    (["--error-feedback", "maybe"], ["maybe", "on"]),
+    (["--dtype", "float64", "--gradient-wire", "bf16"], ["float64", "f32"]),
+    (["--dtype", "float16"], ["--dtype", "float16"]),
+    (["--optimizer", "lion"], ["--optimizer", "adamw"]),
+    (["--optimizer", "adam", "--nesterov"], ["nesterov"]),
+    (["--schedule", "step"], ["--schedule-every"]),
+    (["--accumulate", "0"], ["--accumulate", "1024"]),
+    (["--checkpoint-every", "5steps"], ["--checkpoint-every", "--checkpoint"]),
+    (["--checkpoint", "c", "--checkpoint-every", "5"], ["'5'", "500steps", "10min"]),
+    (["--trace-steps", "5"], ["--trace"]),
+    (["--augment", "flop"], ["flop", "flip"]),
+    (["--model", "gpt", "--augment", "flip"], ["--augment", "no images"]),
+    (["--classes", "5"], ["--classes", "lenet"]),
+    (["--init", "nowhere"], ["nowhere"]),
+    (["--model", "nowhere.pt"], ["nowhere.pt"]),
+])
+def test_what_does_not_go_together(refused, options, words):
+    line = refused(*options)
+    for word in words:
+        assert word in line
+
+
 @pytest.mark.parametrize("change, words", [
-    ({"gradient_wire": "bf16"}, ["bf16", "share the host's memory"]),
+    ({"gradient_wire": "i9"}, ["gradient_wire", "i9"]),
+    ({"clip": True}, ["clip", "the plan says true"]),
+    ({"accumulate": 2000}, ["accumulate", "1024"]),
     ({"replicas": 0}, ["replicas"]),
     ({"piece": "big"}, ["piece"]),
     ({"color": "red"}, ["color"]),
@@ -131,7 +166,8 @@ def test_more_steps_than_can_be_counted(refused):
 
 
 def test_two_results_in_one_file(refused):
-    assert "--weights and --metrics" in refused("--weights", "same", "--metrics", "same")
+    assert "--weights and --metrics" in refused("--weights", "same", "--metrics", "./same")
+    assert "--weights and --checkpoint" in refused("--weights", "same", "--checkpoint", "same")
 
 
 def test_a_directory_is_no_plan(refused, tmp_path):

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-STEP_KEYS = ["event", "step", "epoch", "rows", "loss", "seconds", "seconds_exchange", "seconds_input"]
+STEP_KEYS = ["event", "step", "epoch", "rows", "loss", "learning_rate", "gradient_norm", "seconds", "seconds_exchange", "seconds_input"]
 
 
 def read_lines(path):

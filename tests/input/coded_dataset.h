@@ -7,7 +7,7 @@
 #include <functional>
 #include <mutex>
 
-#include "input/dataset.h"
+#include "sumpter/input.h"
 
 namespace sumpter {
 

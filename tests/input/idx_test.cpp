@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "idx_files.h"
 #include "sumpter/error.h"
@@ -141,7 +143,7 @@ TEST(ParseIdx, NamesGzipDataThatAreDamaged) {
 
 class OpenIdx : public testing::Test {
  protected:
-  std::string open_error(const Bytes& images, const Bytes& labels, int classes = 10) {
+  std::string open_error(const Bytes& images, const Bytes& labels, int classes = 0) {
     return data_error_of([&] {
       open_idx({.images = directory_.write("images", images),
                 .labels = directory_.write("labels", labels),
@@ -172,11 +174,51 @@ TEST_F(OpenIdx, NamesDifferentCounts) {
 
 TEST_F(OpenIdx, NamesTheItemWhoseLabelIsOutOfRange) {
   const Bytes labels = idx_labels(Bytes{0, 9, 10, 3});
-  EXPECT_EQ(open_error(idx_images(4, 1, 1), labels),
-            file("labels") + ": expected labels of 0 to 9, found 10 at item 2");
+  const std::string advice = "; raise the number of classes or look at the file";
+  EXPECT_EQ(open_error(idx_images(4, 1, 1), labels, 10),
+            file("labels") + ": item 2 has the label 10, but labels are below the number of classes, 10" + advice);
   EXPECT_EQ(open_error(idx_images(4, 1, 1), labels, 4),
-            file("labels") + ": expected labels of 0 to 3, found 9 at item 1");
-  EXPECT_EQ(open_idx({.images = file("images"), .labels = file("labels"), .classes = 11})->classes(), 11);
+            file("labels") + ": item 1 has the label 9, but labels are below the number of classes, 4" + advice);
+  for (const int classes : {11, 300})
+    EXPECT_EQ(open_idx({.images = file("images"), .labels = file("labels"), .classes = classes})->classes(), classes);
+}
+
+TEST_F(OpenIdx, HasAsManyClassesAsItsLabelsTell) {
+  const std::pair<Bytes, int> cases[] = {{{0, 0, 0}, 1}, {{0, 4, 3}, 5}, {{19, 0, 7}, 20}, {{2, 255, 1}, 256}};
+  for (const auto& [labels, classes] : cases) {
+    const auto set = open_idx({.images = directory_.write("images", idx_images(3, 1, 1)),
+                               .labels = directory_.write("labels", idx_labels(labels))});
+    EXPECT_EQ(set->classes(), classes);
+    for (std::size_t item = 0; item < 3; ++item) {
+      Bytes image(1);
+      EXPECT_EQ(set->get({.index = item}, image), labels[item]);
+    }
+  }
+}
+
+TEST_F(OpenIdx, HasTheClassesOfBothSetsOfADirectory) {
+  const auto write = [&](const std::string& set, const Bytes& labels) {
+    directory_.write(set + "-images-idx3-ubyte", idx_images(static_cast<std::uint32_t>(labels.size()), 1, 1));
+    directory_.write(set + "-labels-idx1-ubyte", idx_labels(labels));
+  };
+  write("train", {1, 4});
+  EXPECT_EQ(open_idx_directory(directory_.path()).train->classes(), 5);
+  for (const std::uint8_t other : {std::uint8_t{2}, std::uint8_t{19}}) {  // below and above those of training
+    write("t10k", {0, other, 3});
+    const DatasetPair sets = open_idx_directory(directory_.path());
+    EXPECT_EQ(sets.train->classes(), std::max(5, other + 1));
+    EXPECT_EQ(sets.test->classes(), std::max(5, other + 1));
+  }
+  const DatasetPair told = open_idx_directory(directory_.path(), 21);
+  EXPECT_EQ(told.train->classes(), 21);
+  EXPECT_EQ(told.test->classes(), 21);
+  EXPECT_EQ(
+      data_error_of([&] { open_idx_directory(directory_.path(), 19); }),
+      file("t10k-labels-idx1-ubyte") +
+          ": item 1 has the label 19, but labels are below the number of classes, 19; raise the number of classes "
+          "or look at the file");
+  EXPECT_THAT(data_error_of([&] { open_idx_directory(directory_.path(), 4); }),
+              HasSubstr(file("train-labels-idx1-ubyte") + ": item 1 has the label 4"));
 }
 
 TEST_F(OpenIdx, NamesAFileThatCannotBeRead) {

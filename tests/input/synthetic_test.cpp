@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <map>
 #include <vector>
 
 #include "sumpter/error.h"
@@ -84,6 +86,47 @@ TEST(Synthetic, TakesAnyShape) {
     }
     EXPECT_GT(pixels, 0U);
   }
+}
+
+TEST(SyntheticText, FollowsEachByteWithOneOfFour) {
+  constexpr std::size_t kContext = 200;
+  const auto set = make_synthetic_text({.rows = 300, .context = kContext, .seed = 6});
+  EXPECT_EQ(set->shape(), (ImageShape{1, 1, kContext + 1}));
+  EXPECT_EQ(set->size(), 300U);
+  EXPECT_EQ(set->classes(), 256);
+  std::map<std::uint8_t, std::map<std::uint8_t, int>> followers;
+  for (std::size_t index = 0; index < set->size(); ++index) {
+    const Drawn item = draw(*set, index);
+    EXPECT_EQ(item.label, 0);
+    for (std::size_t i = 0; i < kContext; ++i) ++followers[item.image[i]][item.image[i + 1]];
+  }
+  EXPECT_EQ(followers.size(), 64U);  // 300 rows begin with each of them
+  for (const auto& [byte, counts] : followers) {
+    EXPECT_GE(byte, 32);
+    EXPECT_LT(byte, 96);
+    int all = 0;
+    for (const auto& [next, count] : counts) all += count;
+    if (all < 200) continue;  // too few to have seen all four
+    EXPECT_EQ(counts.size(), 4U) << "after " << int{byte};
+    for (const auto& [next, count] : counts) EXPECT_NEAR(count, all / 4.0, 4 * std::sqrt(all * 3 / 16.0));
+  }
+}
+
+TEST(SyntheticText, DependsOnSeedAndItemAlone) {
+  const auto set = make_synthetic_text({.rows = 50, .context = 40, .seed = 3});
+  const auto shifted = make_synthetic_text({.rows = 9, .context = 40, .seed = 3, .first_item = 10});
+  const Drawn item = draw(*set, 12);
+  EXPECT_EQ(draw(*set, 12), item);
+  EXPECT_EQ(draw(*shifted, 2), item);
+  EXPECT_NE(draw(*set, 13), item);
+  EXPECT_NE(draw(*make_synthetic_text({.rows = 50, .context = 40, .seed = 4}), 12), item);
+}
+
+TEST(SyntheticText, RefusesWhatCannotBe) {
+  EXPECT_THROW(make_synthetic_text({.rows = 0}), RequestError);
+  EXPECT_THROW(make_synthetic_text({.context = 0}), RequestError);
+  EXPECT_THROW(make_synthetic_text({.context = SIZE_MAX}), RequestError);
+  EXPECT_THROW(make_synthetic_text({.rows = SIZE_MAX}), RequestError);
 }
 
 TEST(Synthetic, RefusesWhatCannotBe) {

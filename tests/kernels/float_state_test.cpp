@@ -50,9 +50,10 @@ std::vector<float> small_values() {
 
 TEST_P(Rules, DoNotChangeConversions) {
   const std::vector<float> values = small_values();
-  for (const WireFormat format : {WireFormat::bf16, WireFormat::f16}) {
-    Array expected(values.size() * 2, 0);
-    Array encoded(values.size() * 2, 0);
+  for (const WireFormat format : {WireFormat::bf16, WireFormat::f16, WireFormat::i8}) {
+    const std::size_t bytes = wire_bytes(format, values.size());
+    Array expected(bytes, 0);
+    Array encoded(bytes, 0);
     Array expected_decoded(values.size() * 4, 0);
     Array decoded(values.size() * 4, 0);
     reference::encode(format, values.data(), expected.data(), values.size());
@@ -63,7 +64,11 @@ TEST_P(Rules, DoNotChangeConversions) {
       decode(format, encoded.data(), decoded.floats(), values.size());
       EXPECT_TRUE(StrangeRules::hold());
     }
-    EXPECT_EQ(canonical(format, encoded), canonical(format, expected));
+    if (format == WireFormat::i8) {
+      EXPECT_EQ(encoded.values<std::uint8_t>(), expected.values<std::uint8_t>());
+    } else {
+      EXPECT_EQ(canonical(format, encoded), canonical(format, expected));
+    }
     EXPECT_EQ(canonical(WireFormat::f32, decoded), canonical(WireFormat::f32, expected_decoded));
   }
 }
@@ -77,22 +82,32 @@ TEST_P(Rules, DoNotChangeSumsAndUpdates) {
   const std::array<SumInput, 2> inputs = {SumInput{left.data(), WireFormat::f32, 0.3F}, {right.data()}};
   void* output = expected.data();
   reference::sum({.inputs = inputs, .outputs = {&output, 1}, .divisor = 3.0F, .count = kCount});
-  const Sgd options = {.learning_rate = 0.1F, .momentum = 0.9F, .weight_decay = 0.01F};
+  const OptimizerStep step = {.kind = OptimizerKind::adam, .learning_rate = 0.1, .weight_decay = 0.01};
   Array expected_parameter = right;
-  Array expected_momentum = left;
-  reference::sgd(options, left.floats(), expected_parameter.floats(), expected_momentum.floats(), kCount);
+  Array expected_first = left;
+  Array expected_second = left;
+  reference::optimize(
+      step, {left.floats(), expected_parameter.floats(), expected_first.floats(), expected_second.floats(), kCount});
+  Array expected_sums(sizeof(double), 0);
+  auto* const expected_squares = static_cast<double*>(expected_sums.data());
+  reference::sum_of_squares(left.floats(), kCount, expected_squares);
   Array parameter = right;
-  Array momentum = left;
+  Array first = left;
+  Array second = left;
+  Array sums(sizeof(double), 0);
   {
     const StrangeRules rules;
     output = found.data();
     sum({.inputs = inputs, .outputs = {&output, 1}, .divisor = 3.0F, .count = kCount});
-    sgd(options, left.floats(), parameter.floats(), momentum.floats(), kCount);
+    optimize(step, {left.floats(), parameter.floats(), first.floats(), second.floats(), kCount});
+    sum_of_squares(left.floats(), kCount, static_cast<double*>(sums.data()));
     EXPECT_TRUE(StrangeRules::hold());
   }
   EXPECT_EQ(canonical(WireFormat::f32, found), canonical(WireFormat::f32, expected));
   EXPECT_EQ(canonical(WireFormat::f32, parameter), canonical(WireFormat::f32, expected_parameter));
-  EXPECT_EQ(canonical(WireFormat::f32, momentum), canonical(WireFormat::f32, expected_momentum));
+  EXPECT_EQ(canonical(WireFormat::f32, first), canonical(WireFormat::f32, expected_first));
+  EXPECT_EQ(canonical(WireFormat::f32, second), canonical(WireFormat::f32, expected_second));
+  EXPECT_EQ(sums.values<std::uint64_t>(), expected_sums.values<std::uint64_t>());
 }
 
 TEST_P(Rules, DoNotChangeReductions) {

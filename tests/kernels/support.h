@@ -77,6 +77,7 @@ inline bool is_nan(WireFormat format, std::uint32_t bits) {
     case WireFormat::f16:
       return (bits & 0x7FFF) > 0x7C00;
     case WireFormat::f32:
+    case WireFormat::i8:  // compared as bytes, or decoded
       break;
   }
   return (bits & 0x7FFF'FFFF) > 0x7F80'0000;

@@ -35,11 +35,35 @@ TEST(Plan, RoundTripsThroughJson) {
   plan.chunk = {ChunkRule::Kind::layers, 2};
   plan.piece = 4096;
   plan.gradient_wire = WireFormat::bf16;
+  plan.parameter_wire = WireFormat::i8;
+  plan.error_feedback = true;
   plan.update = Update::host;
   plan.preload = 0;
   plan.reducers = 3;
+  plan.accumulate = 5;
+  plan.clip = true;
   EXPECT_EQ(plan_from_json(to_json(plan), "plan.json"), plan);
   EXPECT_EQ(plan_from_json(to_json(Plan{}), "plan.json"), Plan{});
+}
+
+// The file that other programs write and read.
+TEST(Plan, IsThisJson) {
+  EXPECT_EQ(to_json(Plan{}), R"({
+  "format": 1,
+  "replicas": 1,
+  "route": "host",
+  "chunk": "1MiB",
+  "piece": "128KiB",
+  "gradient_wire": "f32",
+  "parameter_wire": "f32",
+  "error_feedback": false,
+  "update": "device",
+  "preload": 2,
+  "reducers": 0,
+  "accumulate": 1,
+  "clip": false
+}
+)");
 }
 
 TEST(Plan, RefusesWhatIsWrongAndNamesTheKey) {
@@ -63,6 +87,36 @@ TEST(Plan, RefusesWhatIsWrongAndNamesTheKey) {
   expect_refused(with(good, "\"128KiB\"", "true"), "'piece'");
   expect_refused(with(good, "\"preload\"", "\"pre-load\""), "preload");
   expect_refused(with(good, "\"format\"", "\"colour\": 1, \"format\""), "'colour' is unknown");
+  expect_refused(with(good, "\"accumulate\": 1", "\"accumulate\": 0"), "'accumulate'");
+  expect_refused(with(good, "\"accumulate\": 1", "\"accumulate\": 1025"), "'accumulate'");
+  expect_refused(with(good, "\"error_feedback\": false", "\"error_feedback\": 0"), "'error_feedback'");
+  expect_refused(with(good, "\"error_feedback\": false,", ""), "'error_feedback' is missing");
+  expect_refused(with(good, "\"clip\": false", "\"clip\": \"no\""), "'clip'");
+  expect_refused(with(good, "\"clip\": false", "\"clip\": " + deep), "'clip'");
+  expect_refused(with(good, "\"gradient_wire\": \"f32\"", "\"gradient_wire\": \"f8\""), "'gradient_wire'");
+  expect_refused(with(good, "\"parameter_wire\": \"f32\"", "\"parameter_wire\": \"i8\""), "parameter_wire");
+  expect_refused(with(good, "\"error_feedback\": false", "\"error_feedback\": true"), "error_feedback");
+}
+
+TEST(Plan, KnowsWhichDecisionsFitTogether) {
+  Plan plan{.parameter_wire = WireFormat::bf16, .update = Update::host};
+  EXPECT_NO_THROW(validate(plan));
+  plan.update = Update::device;
+  EXPECT_THROW(validate(plan), RequestError);
+
+  plan = {.gradient_wire = WireFormat::i8, .error_feedback = true};
+  EXPECT_NO_THROW(validate(plan));
+  plan.gradient_wire = WireFormat::f32;
+  EXPECT_THROW(validate(plan), RequestError);
+
+  EXPECT_NO_THROW(validate({.accumulate = kMaxAccumulate}));
+  EXPECT_THROW(validate({.accumulate = kMaxAccumulate + 1}), RequestError);
+}
+
+TEST(WireFormat, IsReadByItsName) {
+  for (const WireFormat format : {WireFormat::f32, WireFormat::bf16, WireFormat::f16, WireFormat::i8})
+    EXPECT_EQ(parse_wire_format(name_of(format), "--gradient-wire"), format);
+  EXPECT_THROW(parse_wire_format("int8", "--gradient-wire"), RequestError);
 }
 
 TEST(ChunkRule, ReadsSizesLayersAndAll) {

@@ -13,7 +13,10 @@ TEST(ElementType, SizesAreTheTypes) {
   EXPECT_EQ(size_of(ElementType::i64), 8U);
   EXPECT_EQ(size_of(ElementType::i16), 2U);
   EXPECT_EQ(size_of(ElementType::boolean), 1U);
+  EXPECT_EQ(size_of(WireFormat::f32), 4U);
   EXPECT_EQ(size_of(WireFormat::bf16), 2U);
+  EXPECT_EQ(size_of(WireFormat::f16), 2U);
+  EXPECT_EQ(size_of(WireFormat::i8), 1U);
 }
 
 TEST(Supports, FollowsTheTypes) {

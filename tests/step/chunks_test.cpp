@@ -56,6 +56,21 @@ TEST(MakeChunks, ALayerIsFinishedWithItsLastParameter) {
               ElementsAre(ElementsAre(4), ElementsAre(2, 3), ElementsAre(1, 0)));
 }
 
+TEST(MakeChunks, CountsTheBytesOfTheType) {
+  const std::vector<Chunk> chunks =
+      make_chunks(kParameters, kBackward, {ChunkRule::Kind::bytes, 8001}, ElementType::f64);
+  ASSERT_EQ(chunks.size(), 2U);
+  EXPECT_EQ(chunks[0].bytes, 8U * 1220);
+  EXPECT_EQ(chunks[1].bytes, 8U * 110);
+}
+
+TEST(RequireFit, RefusesMoreLayersThanThereAre) {
+  EXPECT_NO_THROW(require_fit(kParameters, {ChunkRule::Kind::layers, 3}));
+  EXPECT_THROW(require_fit(kParameters, {ChunkRule::Kind::layers, 4}), RequestError);
+  EXPECT_NO_THROW(require_fit(kParameters, {ChunkRule::Kind::bytes, 1U << 30}));
+  EXPECT_NO_THROW(require_fit(kParameters, {ChunkRule::Kind::all, 0}));
+}
+
 TEST(MakeChunks, RefusesAnOrderThatIsNoPermutation) {
   EXPECT_THROW(make_chunks(kParameters, std::vector<int>{0, 0, 1, 2, 3}, {}), RequestError);
   EXPECT_THROW(make_chunks(kParameters, std::vector<int>{0, 1, 2, 3, 5}, {}), RequestError);

@@ -25,8 +25,9 @@ struct SomeRows {
   }
   Rows part(int parts, int number) const {
     const RowRange range = split_rows(labels.size(), static_cast<std::size_t>(parts), static_cast<std::size_t>(number));
-    return {std::span(images).subspan(range.begin * shape.bytes(), range.rows * shape.bytes()),
-            std::span(labels).subspan(range.begin, range.rows), shape};
+    return {.images = std::span(images).subspan(range.begin * shape.bytes(), range.rows * shape.bytes()),
+            .labels = std::span(labels).subspan(range.begin, range.rows),
+            .shape = shape};
   }
 
   ImageShape shape;
@@ -34,17 +35,31 @@ struct SomeRows {
   std::vector<std::int64_t> labels;
 };
 
+struct Replicas {
+  Replicas(const ModelSpec& spec, const Plan& plan, const OptimizerOptions& optimizer = {}) {
+    for (int rank = 0; rank < plan.replicas; ++rank) networks.push_back(make_network(spec, {.seed = 3}));
+    unify(networks, plan.update);
+    context = make_context(*networks.front(), {.plan = plan, .optimizer = optimizer, .schedule = kSchedule});
+    input = input_options(spec, ElementType::u8, 0, Precision::float32);
+  }
+
+  static constexpr Schedule kSchedule{};
+  std::vector<std::unique_ptr<Network>> networks;
+  std::unique_ptr<StepContext> context;
+  InputOptions input;
+};
+
 // The parameters of every replica, each as one vector, after steps on the same rows.
 std::vector<torch::Tensor> parameters_after(const ModelSpec& spec, const Plan& plan, std::size_t rows, int steps) {
-  const auto models = make_models(spec, /*seed=*/3, plan);
-  const auto context = make_context(*models.front(), plan, {.learning_rate = 0.5F, .momentum = 0.9F});
+  const Replicas replicas(spec, plan, {.learning_rate = 0.5, .momentum = 0.9});
   Group group({.members = plan.replicas, .piece = plan.piece, .reducers = plan.reducers});
   const SomeRows data(spec, rows);
   const auto work = [&](int rank) {
     Exchange exchange = group.join(rank);
-    Replica replica(models[static_cast<std::size_t>(rank)], *context, exchange);
+    Replica replica(*replicas.networks[static_cast<std::size_t>(rank)], *replicas.context, exchange,
+                    {.input = replicas.input, .accumulate = plan.accumulate});
     for (int step = 0; step < steps; ++step) {
-      replica.forward(data.part(plan.replicas, rank));
+      replica.forward(data.part(plan.replicas, rank), static_cast<std::uint64_t>(step));
       replica.finish();
       replica.backward();
     }
@@ -56,9 +71,9 @@ std::vector<torch::Tensor> parameters_after(const ModelSpec& spec, const Plan& p
     for (int rank = 0; rank < plan.replicas; ++rank) threads.emplace_back(work, rank);
   }
   std::vector<torch::Tensor> result;
-  for (const auto& model : models) {
+  for (const auto& network : replicas.networks) {
     std::vector<torch::Tensor> flat;
-    for (const Parameter& parameter : parameters_of(*model)) flat.push_back(parameter.tensor.detach().flatten());
+    for (const NamedTensor& parameter : trained(*network)) flat.push_back(parameter.tensor.detach().flatten());
     result.push_back(torch::cat(flat));
   }
   return result;
@@ -68,79 +83,19 @@ double distance(const torch::Tensor& a, const torch::Tensor& b) {
   return (a - b).norm().item<double>() / b.norm().item<double>();
 }
 
-TEST(Model, HasTheParametersThatTheCatalogueTells) {
-  for (const char* name : {"lenet", "mlp", "mlp:12-7-3"}) {
-    const ModelSpec spec = parse_model(name, "model");
-    std::uint64_t count = 0;
-    for (const ParameterInfo& parameter : describe(parameters_of(*make_model(spec, 0)))) count += parameter.count;
-    EXPECT_EQ(count, spec.parameters()) << name;
-  }
-}
-
-TEST(Model, NamesItsParametersAndNumbersItsLayers) {
-  const auto parameters = describe(parameters_of(*make_model(parse_model("lenet", "model"), 0)));
-  std::vector<std::string> names;
-  std::vector<int> modules;
-  for (const ParameterInfo& parameter : parameters) {
-    names.push_back(parameter.name);
-    modules.push_back(parameter.module);
-  }
-  EXPECT_THAT(names, ElementsAre("conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "fc1.weight", "fc1.bias",
-                                 "fc2.weight", "fc2.bias"));
-  EXPECT_THAT(modules, ElementsAre(0, 0, 1, 1, 2, 2, 3, 3));
-}
-
-TEST(Model, StartsFromItsSeed) {
-  const ModelSpec spec = parse_model("lenet", "model");
-  const auto first = [&](std::uint64_t seed) { return parameters_of(*make_model(spec, seed)).front().tensor; };
-  EXPECT_TRUE(torch::equal(first(7), first(7)));
-  EXPECT_FALSE(torch::equal(first(7), first(8)));
-  // torch's default for a convolution of 25 inputs: uniform within 1/sqrt(25).
-  EXPECT_LE(first(7).abs().max().item<float>(), 0.2F);
-  EXPECT_GE(first(7).abs().max().item<float>(), 0.19F);
-}
-
-TEST(Model, AsksItsGateBeforeItReadsALayer) {
-  const auto model = make_model(parse_model("lenet", "model"), 0);
-  std::vector<std::string> asked;
-  model->set_gate([&](const torch::nn::Module& layer) {
-    for (const auto& child : model->named_children())
-      if (child.value().get() == &layer) asked.push_back(child.key());
-  });
-  model->forward(torch::zeros({1, 1, 28, 28}));
-  EXPECT_THAT(asked, ElementsAre("conv1", "conv2", "fc1", "fc2"));
-}
-
-TEST(Model, RefusesDataThatDoesNotFit) {
-  const auto refusal_of = [](const char* model, const ImageShape& shape, int classes) -> std::string {
-    try {
-      check_input(parse_model(model, "model"), shape, classes);
-    } catch (const RequestError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_EQ(refusal_of("lenet", {1, 28, 28}, 10), "");
-  EXPECT_EQ(refusal_of("mlp", {1, 14, 56}, 2), "");
-  EXPECT_THAT(refusal_of("lenet", {3, 32, 32}, 10), HasSubstr("takes images of 1x28x28 and the data has 3x32x32"));
-  EXPECT_THAT(refusal_of("mlp60m", {1, 28, 28}, 10), HasSubstr("takes 3072 values per image and the data has 1x28x28"));
-  EXPECT_THAT(refusal_of("lenet", {1, 28, 28}, 11), HasSubstr("tells 10 classes apart and the data has 11"));
-}
-
 TEST(Replica, FindsThatBackwardFinishesLayersInReverse) {
   for (const char* name : {"lenet", "mlp"}) {
     const ModelSpec spec = parse_model(name, "model");
-    const Plan plan{.chunk = {ChunkRule::Kind::layers, 1}};
-    const auto models = make_models(spec, 0, plan);
-    const auto context = make_context(*models.front(), plan, {});
+    const Replicas replicas(spec, {.chunk = {ChunkRule::Kind::layers, 1}});
     Group group({.members = 1});
     Exchange exchange = group.join(0);
-    Replica replica(models.front(), *context, exchange);
-    replica.forward(SomeRows(spec, 4).part(1, 0));
+    Replica replica(*replicas.networks.front(), *replicas.context, exchange, {.input = replicas.input});
+    replica.forward(SomeRows(spec, 4).part(1, 0), 0);
     replica.backward();
     replica.finish();
     std::vector<int> modules;
-    for (const Chunk& chunk : context->chunks()) modules.push_back(context->parameters()[chunk.parameters[0]].module);
+    for (const Chunk& chunk : replicas.context->chunks())
+      modules.push_back(replicas.context->parameters()[static_cast<std::size_t>(chunk.parameters[0])].module);
     EXPECT_TRUE(std::is_sorted(modules.rbegin(), modules.rend())) << name;
     EXPECT_EQ(modules.size(), replica.parameters().size() / 2) << name;
   }
@@ -148,16 +103,37 @@ TEST(Replica, FindsThatBackwardFinishesLayersInReverse) {
 
 TEST(Replica, DropsGradientsAfterTheStep) {
   const ModelSpec spec = parse_model("mlp:9-5-2", "model");
-  const auto models = make_models(spec, 0, {});
-  const auto context = make_context(*models.front(), {}, {});
+  const Replicas replicas(spec, {});
   Group group({.members = 1});
   Exchange exchange = group.join(0);
-  Replica replica(models.front(), *context, exchange);
-  replica.forward(SomeRows(spec, 4).part(1, 0));
+  Replica replica(*replicas.networks.front(), *replicas.context, exchange, {.input = replicas.input});
+  replica.forward(SomeRows(spec, 4).part(1, 0), 0);
   replica.backward();
-  for (const Parameter& parameter : replica.parameters()) EXPECT_TRUE(parameter.tensor.grad().defined());
+  for (const NamedTensor& parameter : replica.parameters()) EXPECT_TRUE(parameter.tensor.grad().defined());
   replica.finish();
-  for (const Parameter& parameter : replica.parameters()) EXPECT_FALSE(parameter.tensor.grad().defined());
+  for (const NamedTensor& parameter : replica.parameters()) EXPECT_FALSE(parameter.tensor.grad().defined());
+}
+
+// What a forward does to running statistics belongs to its step: a checkpoint before that step has none of it.
+TEST(Replica, ForwardCanBeTakenBack) {
+  const ModelSpec spec = parse_model("resnet18", "model").with_classes(10);
+  const Replicas replicas(spec, {});
+  Group group({.members = 1});
+  Exchange exchange = group.join(0);
+  Replica replica(*replicas.networks.front(), *replicas.context, exchange, {.input = replicas.input});
+  const auto running_mean = [&] {
+    for (const NamedTensor& entry : replicas.networks.front()->state())
+      if (entry.name == "bn1.running_mean") return entry.tensor.clone();
+    return torch::Tensor();
+  };
+  const torch::Tensor before = running_mean();
+  std::vector<std::uint8_t> images(2 * 3 * 32 * 32, 200);
+  const std::vector<std::int64_t> labels = {1, 2};
+  replica.forward({.images = images, .labels = labels, .shape = {3, 32, 32}}, 0);
+  EXPECT_FALSE(torch::equal(running_mean(), before));
+  EXPECT_TRUE(torch::equal(replica.extras().buffers.front().tensor, before));
+  replica.withdraw();
+  EXPECT_TRUE(torch::equal(running_mean(), before));
 }
 
 // 22 rows: 6, 6, 5 and 5 for four replicas, so that a mean over replicas would be another number.
@@ -184,10 +160,10 @@ TEST(Replica, AllEndWithTheSameBits) {
 }
 
 TEST(Replica, HostUpdateKeepsOneSetOfParameters) {
-  const auto models = make_models(parse_model("mlp", "model"), 0, {.replicas = 3, .update = Update::host});
-  EXPECT_EQ(addresses_of(parameters_of(*models[0])), addresses_of(parameters_of(*models[2])));
-  const auto own = make_models(parse_model("mlp", "model"), 0, {.replicas = 2});
-  EXPECT_NE(addresses_of(parameters_of(*own[0])), addresses_of(parameters_of(*own[1])));
+  const Replicas shared(parse_model("mlp", "model"), {.replicas = 3, .update = Update::host});
+  EXPECT_EQ(addresses_of(trained(*shared.networks[0])), addresses_of(trained(*shared.networks[2])));
+  const Replicas own(parse_model("mlp", "model"), {.replicas = 2});
+  EXPECT_NE(addresses_of(trained(*own.networks[0])), addresses_of(trained(*own.networks[1])));
 }
 
 }  // namespace

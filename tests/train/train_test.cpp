@@ -37,9 +37,12 @@ class Damaged : public Dataset {
   std::size_t item_;
 };
 
+struct Asked : RunOptions {
+  ModelSpec model;
+};
+
 class Recorder : public TrainListener {
  public:
-  void began(std::uint64_t, std::uint64_t) override {}
   void stepped(const StepReport& report) override {
     steps.push_back(report);
     if (on_step) on_step(report);
@@ -51,30 +54,30 @@ class Recorder : public TrainListener {
   std::function<void(const StepReport&)> on_step;
 };
 
-TrainOptions small_run(int replicas, std::size_t rows = 128, std::size_t batch_size = 32) {
-  TrainOptions options;
+Asked small_run(int replicas, std::size_t rows = 128, std::size_t batch_size = 32) {
+  Asked options;
   options.model = parse_model("lenet", "model");
   options.data.train = std::make_shared<Damaged>(rows, kNever);
   options.plan.replicas = replicas;
   options.batch_size = batch_size;
   options.steps = 4;
-  options.optimizer = {.learning_rate = 0.05F, .momentum = 0.9F, .weight_decay = 1e-4F};
+  options.optimizer = {.learning_rate = 0.05, .momentum = 0.9, .weight_decay = 1e-4};
   options.digest = true;
   return options;
 }
 
-RunResult run(const TrainOptions& options, Recorder& recorder) {
+RunResult run(const Asked& options, Recorder& recorder) {
   const std::atomic<bool> stop = false;
-  return train(options, recorder, stop);
+  return train(options.model, options, recorder, stop);
 }
-RunResult run(const TrainOptions& options) {
+RunResult run(const Asked& options) {
   Recorder recorder;
   return run(options, recorder);
 }
 
 // What train() throws, with its message.
 template <typename E>
-std::string failure_of(const TrainOptions& options) {
+std::string failure_of(const Asked& options) {
   try {
     run(options);
   } catch (const E& error) {
@@ -83,13 +86,13 @@ std::string failure_of(const TrainOptions& options) {
   return "";
 }
 
-std::vector<StepReport> steps_of(const TrainOptions& options) {
+std::vector<StepReport> steps_of(const Asked& options) {
   Recorder recorder;
   run(options, recorder);
   return recorder.steps;
 }
 
-void expect_like_one_replica(TrainOptions options) {
+void expect_like_one_replica(Asked options) {
   const std::vector<StepReport> several = steps_of(options);
   options.plan.replicas = 1;
   const std::vector<StepReport> one = steps_of(options);
@@ -101,13 +104,13 @@ void expect_like_one_replica(TrainOptions options) {
 }
 
 TEST(Train, LossOfEachStepIsThatOfOneReplica) {
-  TrainOptions options = small_run(4);
+  Asked options = small_run(4);
   options.steps = 12;
   expect_like_one_replica(options);
 }
 
 TEST(Train, LearnsAndEvaluates) {
-  TrainOptions options = small_run(2, 256);
+  Asked options = small_run(2, 256);
   options.data.test = make_synthetic({.rows = 301, .shape = {1, 28, 28}, .seed = 11, .first_item = 256});
   options.steps = 0;
   options.epochs = 3;
@@ -127,7 +130,7 @@ TEST(Train, LearnsAndEvaluates) {
 TEST(Train, EvaluationDoesNotDependOnTheReplicas) {
   Recorder one, three;
   for (const auto& [replicas, recorder] : {std::pair{1, &one}, std::pair{3, &three}}) {
-    TrainOptions options = small_run(replicas);
+    Asked options = small_run(replicas);
     options.data.test = make_synthetic({.rows = 100, .shape = {1, 28, 28}, .seed = 11, .first_item = 128});
     options.optimizer.learning_rate = 0;  // the model stays as the seed made it
     run(options, *recorder);
@@ -139,7 +142,7 @@ TEST(Train, EvaluationDoesNotDependOnTheReplicas) {
 // Every option that should leave the result alone, and a counter that shows that it acted.
 TEST(Train, DigestIsTheSameForEveryPlan) {
   const auto with = [](const std::function<void(Plan&)>& change) {
-    TrainOptions options = small_run(4);
+    Asked options = small_run(4);
     change(options.plan);
     return run(options);
   };
@@ -176,7 +179,7 @@ TEST(Train, DigestIsTheSameForEveryPlan) {
 }
 
 TEST(Train, DigestDependsOnTheSeed) {
-  TrainOptions options = small_run(2);
+  Asked options = small_run(2);
   const std::string first = run(options).digest;
   options.seed = 1;
   EXPECT_NE(run(options).digest, first);
@@ -184,14 +187,14 @@ TEST(Train, DigestDependsOnTheSeed) {
 
 TEST(Train, ReplicasWithoutRowsTakePart) {
   for (const Update update : {Update::device, Update::host}) {
-    TrainOptions last_of_three = small_run(4, 35, 16);  // 16, 16, 3
+    Asked last_of_three = small_run(4, 35, 16);  // 16, 16, 3
     last_of_three.steps = 6;
     last_of_three.plan.update = update;
     expect_like_one_replica(last_of_three);
-    TrainOptions nine = small_run(4, 9, 9);
+    Asked nine = small_run(4, 9, 9);
     nine.plan.update = update;
     expect_like_one_replica(nine);
-    TrainOptions tiny_epoch = small_run(4, 2, 32);
+    Asked tiny_epoch = small_run(4, 2, 32);
     tiny_epoch.plan.update = update;
     expect_like_one_replica(tiny_epoch);
   }
@@ -199,19 +202,19 @@ TEST(Train, ReplicasWithoutRowsTakePart) {
 
 TEST(Train, DamagedItemComesOutWithItsNumber) {
   for (const int preload : {0, 2}) {
-    TrainOptions options = small_run(3);
+    Asked options = small_run(3);
     options.data.train = std::make_shared<Damaged>(128, 100);
     options.plan.preload = preload;
     EXPECT_THAT(failure_of<DataError>(options), testing::AllOf(HasSubstr("100"), HasSubstr("the item is damaged")));
   }
-  TrainOptions testing_fails = small_run(3);
+  Asked testing_fails = small_run(3);
   testing_fails.data.test = std::make_shared<Damaged>(128, 100);
   EXPECT_THAT(failure_of<DataError>(testing_fails), HasSubstr("the item is damaged"));
 }
 
 TEST(Train, LossThatIsNotFiniteEndsTheRunWithoutWeights) {
-  TrainOptions options = small_run(4);
-  options.optimizer.learning_rate = 1e30F;
+  Asked options = small_run(4);
+  options.optimizer.learning_rate = 1e30;
   options.steps = 50;
   options.weights = std::filesystem::temp_directory_path() / ("sumpter-nan-" + std::to_string(getpid()));
   Recorder recorder;
@@ -227,15 +230,70 @@ TEST(Train, LossThatIsNotFiniteEndsTheRunWithoutWeights) {
   EXPECT_FALSE(std::filesystem::exists(options.weights));
 }
 
+TEST(Train, GoesOnWithALossThatIsNotFiniteWhereThatIsWanted) {
+  Asked options = small_run(2);
+  options.optimizer.learning_rate = 1e30;
+  options.steps = 8;
+  options.go_on_when_not_finite = true;
+  Recorder recorder;
+  EXPECT_EQ(run(options, recorder).steps, 8U);
+  EXPECT_FALSE(std::isfinite(recorder.steps.back().loss));
+}
+
+// Row 12 of what has bitten users, for the trainer: parts of unequal sizes, some without rows.
+TEST(Train, PartsOfABatchAddUpToIt) {
+  for (const int parts : {2, 3, 7}) {
+    Asked whole = small_run(2, 64, 22), cut = whole;
+    cut.plan.accumulate = parts;
+    const std::vector<StepReport> expected = steps_of(whole), found = steps_of(cut);
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i].loss, expected[i].loss, 1e-4) << parts;
+    EXPECT_EQ(run(cut).chunks, run(whole).chunks) << "one exchange a step";
+  }
+}
+
+TEST(Train, ReportsTheNormThatItClipsAtAndTheRate) {
+  Asked options = small_run(2);
+  options.optimizer.clip_norm = 0.25;
+  options.plan.clip = true;
+  options.schedule = {.kind = ScheduleKind::step, .every = 2, .gamma = 0.5};
+  const std::vector<StepReport> steps = steps_of(options);
+  for (const StepReport& step : steps) EXPECT_GT(step.gradient_norm, 0);
+  EXPECT_DOUBLE_EQ(steps[1].learning_rate, 0.05);
+  EXPECT_DOUBLE_EQ(steps[2].learning_rate, 0.025);
+}
+
+// 431,080 parameters of float32; with update=host there is one set of them and of the momentum, whatever the replicas.
+TEST(Train, TellsItsMemoryBeforehand) {
+  constexpr std::size_t kBytes = 431'080 * sizeof(float);
+  Asked options = small_run(3);
+  const Footprint device = run(options).memory;
+  EXPECT_EQ(device.parameters, kBytes);
+  EXPECT_EQ(device.gradients, kBytes);
+  EXPECT_EQ(device.optimizer, kBytes);
+  EXPECT_EQ(device.shared, 0U);
+  EXPECT_EQ(device.replicas, 3);
+  EXPECT_GT(device.arena, 0U);
+  EXPECT_GE(device.input, 3 * 32 * 28 * 28U);
+  options.plan.update = Update::host;
+  const RunResult host = run(options);
+  EXPECT_EQ(host.memory.parameters, 0U);
+  EXPECT_EQ(host.memory.optimizer, 0U);
+  EXPECT_EQ(host.memory.shared, 2 * kBytes);
+  ASSERT_TRUE(host.memory.activations.has_value());
+  const std::size_t said = host.memory.gradients + *host.memory.activations;
+  EXPECT_GE(host.step_memory, kBytes);
+  EXPECT_LE(host.step_memory, said + said / 4 + (1 << 20));
+}
+
 // The wish is seen when the next step is begun, and that one is still finished.
 TEST(Train, StopsAfterTheStepUnderWay) {
-  TrainOptions options = small_run(3);
+  Asked options = small_run(3);
   options.steps = 1000;
   options.data.test = options.data.train;
   std::atomic<bool> stop = false;
   Recorder recorder;
   recorder.on_step = [&](const StepReport& report) { stop = report.step >= 2; };
-  const RunResult result = train(options, recorder, stop);
+  const RunResult result = train(options.model, options, recorder, stop);
   EXPECT_TRUE(result.stopped);
   EXPECT_EQ(result.steps, 4U);
   EXPECT_FALSE(result.evaluation.has_value());
@@ -256,13 +314,23 @@ TEST(Train, ListenersErrorComesOutWithTheReplica) {
 }
 
 TEST(Train, RefusesWhatDoesNotFitBeforeItBegins) {
-  const auto refusal_of = [](const std::function<void(TrainOptions&)>& change) {
-    TrainOptions options = small_run(2);
+  const auto refusal_of = [](const std::function<void(Asked&)>& change) {
+    Asked options = small_run(2);
     change(options);
     return failure_of<RequestError>(options);
   };
-  EXPECT_THAT(refusal_of([](auto& o) { o.plan.gradient_wire = WireFormat::bf16; }),
-              HasSubstr("share the host's memory"));
+  EXPECT_THAT(refusal_of([](auto& o) { o.plan.parameter_wire = WireFormat::bf16; }), HasSubstr("parameter_wire"));
+  EXPECT_THAT(refusal_of([](auto& o) { o.plan.clip = true; }), HasSubstr("clip: the plan says true"));
+  EXPECT_THAT(refusal_of([](auto& o) { o.plan.chunk = {ChunkRule::Kind::layers, 5}; }), HasSubstr("the model has 4"));
+  EXPECT_THAT(refusal_of([](auto& o) { o.optimizer.beta2 = 1.5; }), HasSubstr("beta2"));
+  EXPECT_THAT(refusal_of([](auto& o) { o.schedule.kind = ScheduleKind::step; }), HasSubstr("every"));
+  EXPECT_THAT(refusal_of([](auto& o) { o.label_smoothing = 2; }), HasSubstr("label smoothing"));
+  EXPECT_THAT(refusal_of([](auto& o) { o.checkpoint.resume = true; }), HasSubstr("no directory"));
+  EXPECT_THAT(refusal_of([](auto& o) {
+                o.precision = Precision::float64;
+                o.plan.gradient_wire = WireFormat::bf16;
+              }),
+              HasSubstr("float64 travels as it is"));
   EXPECT_THAT(refusal_of([](auto& o) { o.epochs = 1; }), HasSubstr("1 epochs and 4 steps"));
   EXPECT_THAT(refusal_of([](auto& o) { o.steps = 0; }), HasSubstr("0 epochs and 0 steps"));
   EXPECT_THAT(refusal_of([](auto& o) { o.batch_size = 0; }), HasSubstr("batch size"));

@@ -1,4 +1,4 @@
-"""What the command's tests share: the program, and ways to run it."""
+"""What the tests of the command share: the program, and ways to run it."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 BINARY = pathlib.Path(os.environ.get("SUMPTER_BIN", ROOT / "build" / "release" / "bin" / "sumpter"))
 DATA = "synthetic:rows=512,test_rows=256"
 
@@ -42,6 +42,10 @@ class Command:
         done = self.train("--json", *arguments, **kwargs)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "prove: long checks, which `make prove` runs")
 
 
 @pytest.fixture
