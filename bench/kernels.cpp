@@ -127,11 +127,12 @@ class AgainstCopies {
   // `arrays` are all that are read and all that are written, of `count` float32 each.
   void add(const std::string& name, std::size_t arrays, std::function<void()> run, std::function<void()> reference) {
     const std::size_t bytes = arrays * count_ * sizeof(float);
-    contenders_.push_back({.name = name, .bytes = bytes, .against = {name + "-copy", name + "-reference"}, .run = run});
+    contenders_.push_back(
+        {.name = name, .bytes = bytes, .against = {name + "-copy", name + "-reference"}, .run = std::move(run)});
     contenders_.push_back({.name = name + "-copy", .bytes = bytes, .run = [this, bytes] {
                              std::memcpy(copies_[0], copies_[1], bytes / 2);
                            }});
-    contenders_.push_back({.name = name + "-reference", .bytes = bytes, .run = reference});
+    contenders_.push_back({.name = name + "-reference", .bytes = bytes, .run = std::move(reference)});
   }
   std::vector<Figure> compare(const CompareOptions& options) const { return bench::compare(contenders_, options); }
 
