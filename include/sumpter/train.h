@@ -21,7 +21,7 @@ namespace sumpter {
 enum class Precision : std::uint8_t { float32, float64, bf16 };
 
 struct CheckpointOptions {
-  std::filesystem::path directory = {};            // empty: none are read or written
+  std::filesystem::path directory = {};       // empty: none are read or written
   std::uint64_t every_steps = 0;              // 0: not by steps
   std::chrono::milliseconds every_time = {};  // 0: not by time
   int keep = 3;         // the newest ones, and the best by validation besides; one is always written at the end
@@ -29,7 +29,7 @@ struct CheckpointOptions {
 };
 
 struct TraceOptions {
-  std::filesystem::path file = {};                // Chrome trace JSON; empty: none
+  std::filesystem::path file = {};           // Chrome trace JSON; empty: none
   std::uint64_t first_step = 2, steps = 10;  // what is recorded
 };
 
@@ -43,9 +43,9 @@ struct RunOptions {
   OptimizerOptions optimizer = {};
   Schedule schedule = {};
   Precision precision = Precision::float32;
-  double label_smoothing = 0;             // 0 to 1, as torch's cross_entropy has it
-  int image_size = 0;                     // images are resized to squares of so many pixels; 0: as they are
-  std::uint64_t seed = 0;                 // of parameters, dropout and the order of rows
+  double label_smoothing = 0;                  // 0 to 1, as torch's cross_entropy has it
+  int image_size = 0;                          // images are resized to squares of so many pixels; 0: as they are
+  std::uint64_t seed = 0;                      // of parameters, dropout and the order of rows
   std::filesystem::path initial_weights = {};  // a safetensors file to begin from; empty: none
   std::filesystem::path weights = {};          // a safetensors file for the final parameters; empty: none
   bool digest = false;
@@ -57,11 +57,12 @@ struct RunOptions {
 
 // Bytes that a run needs, told before its first step.
 struct Footprint {
-  std::size_t parameters = 0;              // of one replica, buffers included
-  std::size_t gradients = 0;               // of one replica
-  std::size_t optimizer = 0;               // of one replica: the optimizer's state
-  std::size_t feedback = 0;                // of one replica: what wire formats lost
-  std::optional<std::size_t> activations = {};  // of one replica: tried on a few rows and scaled; none where that failed
+  std::size_t parameters = 0;  // of one replica, buffers included
+  std::size_t gradients = 0;   // of one replica
+  std::size_t optimizer = 0;   // of one replica: the optimizer's state
+  std::size_t feedback = 0;    // of one replica: what wire formats lost
+  std::optional<std::size_t> activations =
+      {};                  // of one replica: tried on a few rows and scaled; none where that failed
   std::size_t shared = 0;  // update=host: the one set of parameters and optimizer state that all replicas use
   std::size_t input = 0;   // batches loaded ahead
   std::size_t arena = 0;   // of the exchange

@@ -93,8 +93,7 @@ TEST_F(Restore, WidensFloat32) {
 TEST_F(Restore, RefusesWhatDiffersAndWritesNothing) {
   const std::vector<TargetArray> right = targets_;
   targets_[2].shape = {1, 2};
-  EXPECT_THAT(refusal(),
-              HasSubstr("DIR: the array \"w\" is f32 of shape [2, 1], and f32 of shape [1, 2] in this run"));
+  EXPECT_THAT(refusal(), HasSubstr("DIR: the array \"w\" is f32 of shape [2, 1], and f32 of shape [1, 2] in this run"));
   targets_ = right;
   targets_[2].type = ElementType::i32;
   EXPECT_THAT(refusal(), HasSubstr("\"w\" is f32 of shape [2, 1], and i32 of shape [2, 1] in this run"));
