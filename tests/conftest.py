@@ -3,7 +3,9 @@
 import json
 import os
 import pathlib
+import struct
 import subprocess
+import time
 
 import pytest
 
@@ -42,6 +44,23 @@ class Command:
         done = self.train("--json", *arguments, **kwargs)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+
+def write_idx(directory, prefix, images, labels):
+    """An IDX set of uint8 arrays: images [rows, height, width] and labels [rows]."""
+    directory.mkdir(exist_ok=True)
+    images_head, labels_head = struct.pack(">IIII", 0x803, *images.shape), struct.pack(">II", 0x801, len(labels))
+    (directory / f"{prefix}-images-idx3-ubyte").write_bytes(images_head + images.tobytes())
+    (directory / f"{prefix}-labels-idx1-ubyte").write_bytes(labels_head + labels.tobytes())
+
+
+def wait_for_steps(metrics, process, steps=2):
+    """Blocks until the run has written so many steps."""
+    deadline = time.monotonic() + 60
+    while not metrics.exists() or metrics.read_text().count('"step","step"') < steps:
+        assert process.poll() is None, "ended by itself"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def pytest_configure(config):

@@ -26,7 +26,7 @@ void write_all(int fd, std::string_view content) {
 
 // Creates the file with these parts, on the disk when this returns.
 void write_synced(const std::filesystem::path& file, std::span<const std::string_view> parts) {
-  const Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  const FileDescriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!out.is_open()) raise<SystemError>("{}: cannot create: {}", file.string(), errno_text());
   try {
     for (const std::string_view part : parts) write_all(out.get(), part);
@@ -41,7 +41,7 @@ void write_synced(const std::filesystem::path& file, std::span<const std::string
 
 }  // namespace
 
-Descriptor::~Descriptor() {
+FileDescriptor::~FileDescriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
@@ -95,7 +95,7 @@ void write_file_atomically(const std::filesystem::path& file, std::span<const st
 }
 
 void sync_directory(const std::filesystem::path& directory) {
-  const Descriptor descriptor(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor descriptor(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // File systems that cannot sync a directory say EINVAL: nothing better is to be had there.
   if (!descriptor.is_open() || (::fsync(descriptor.get()) != 0 && errno != EINVAL))
     raise<SystemError>("{}: cannot sync the directory: {}", directory.string(), errno_text());

@@ -12,16 +12,16 @@
 namespace sumpter {
 
 // A descriptor that is closed on every way out.
-class Descriptor {
+class FileDescriptor {
  public:
-  Descriptor() = default;
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
     std::swap(fd_, other.fd_);
     return *this;
   }
-  ~Descriptor();
+  ~FileDescriptor();
   int get() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
 
@@ -44,7 +44,7 @@ class InputFile {
 
  private:
   std::filesystem::path file_;
-  Descriptor descriptor_;
+  FileDescriptor descriptor_;
   std::uint64_t size_ = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "spec/plan.h"
 #include "sumpter/input.h"
 #include "train/devices.h"
+#include "train/train.h"
 #include "train/weights.h"
 
 namespace sumpter::cli {
@@ -208,9 +209,7 @@ Schedule schedule_of(const TrainArguments& a, const RunOptions& options) {
   schedule.kind = parse_schedule(a.schedule, "--schedule");
   if (schedule.kind == ScheduleKind::step && schedule.every == 0)
     raise<RequestError>("--schedule step: say after how many steps the rate drops, by --schedule-every N");
-  const std::uint64_t per_epoch = (options.data.train->size() - 1) / options.batch_size + 1;
-  if (schedule.kind == ScheduleKind::cosine)
-    schedule.steps = options.steps != 0 ? options.steps : options.epochs * per_epoch;
+  if (schedule.kind == ScheduleKind::cosine) schedule.steps = steps_of(options);
   validate(schedule);
   return schedule;
 }

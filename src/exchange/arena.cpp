@@ -58,10 +58,6 @@ std::uint64_t take_offset(std::atomic<std::uint64_t>& end, std::size_t size) {
 
 }  // namespace
 
-File::~File() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
-
 Mapping::Mapping(int file, std::uint64_t offset, std::size_t bytes, bool populate) : bytes_(bytes) {
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (populate ? MAP_POPULATE : 0), file,
                     static_cast<off_t>(offset));
@@ -96,11 +92,11 @@ void Mapping::make_private() {
 }
 
 Arena Arena::create(const GroupOptions& options) {
-  const File made(memfd_create("sumpter-arena", MFD_CLOEXEC));
-  if (!made.valid()) raise<SystemError>("the arena's anonymous file cannot be made: {}", errno_text());
+  const FileDescriptor made(memfd_create("sumpter-arena", MFD_CLOEXEC));
+  if (!made.is_open()) raise<SystemError>("the arena's anonymous file cannot be made: {}", errno_text());
   // Not the number of a standard stream that somebody has closed: what is printed there would land in the arena.
-  File file(fcntl(made.get(), F_DUPFD_CLOEXEC, kFirstFreeDescriptor));
-  if (!file.valid()) raise<SystemError>("the arena's anonymous file cannot be kept: {}", errno_text());
+  FileDescriptor file(fcntl(made.get(), F_DUPFD_CLOEXEC, kFirstFreeDescriptor));
+  if (!file.is_open()) raise<SystemError>("the arena's anonymous file cannot be kept: {}", errno_text());
   const Layout layout(options.members, options.piece, options.window);
   if (ftruncate(file.get(), static_cast<off_t>(layout.total)) != 0) {
     raise<SystemError>("the arena cannot be given {}: {}; a smaller piece, window or group needs less",
@@ -118,7 +114,7 @@ Arena Arena::create(const GroupOptions& options) {
   return arena;
 }
 
-Arena::Arena(File file, const GroupOptions& options)
+Arena::Arena(FileDescriptor file, const GroupOptions& options)
     : file_(std::move(file)),
       base_(file_.get(), 0, Layout(options.members, options.piece, options.window).total, false),
       control_(base_.data(), options.members, options.piece, options.window) {}

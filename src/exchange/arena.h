@@ -9,28 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "exchange/control.h"
 #include "sumpter/exchange.h"
 
 namespace sumpter::exchange {
-
-// Owns a file descriptor.
-class File {
- public:
-  File() = default;
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  File& operator=(File&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  ~File();
-  int get() const { return descriptor_; }
-  bool valid() const { return descriptor_ >= 0; }
-
- private:
-  int descriptor_ = -1;
-};
 
 // Owns a mapping.
 class Mapping {
@@ -62,7 +45,7 @@ class Arena {
   // Throws SystemError.
   static Arena create(const GroupOptions& options);
   // Of a file that another process made with these options.
-  Arena(File file, const GroupOptions& options);
+  Arena(FileDescriptor file, const GroupOptions& options);
 
   int file() const { return file_.get(); }
   const Control& control() const { return control_; }
@@ -76,7 +59,7 @@ class Arena {
   std::size_t held_bytes() const;
 
  private:
-  File file_;
+  FileDescriptor file_;
   Mapping base_;
   Control control_;
 };

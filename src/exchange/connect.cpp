@@ -102,9 +102,9 @@ std::pair<sockaddr_un, socklen_t> abstract_address(const std::string& name) {
   return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
 }
 
-File make_socket() {
-  File socket_file(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!socket_file.valid()) raise<SystemError>("a socket to meet the other members cannot be had: {}", errno_text());
+FileDescriptor make_socket() {
+  FileDescriptor socket_file(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket_file.is_open()) raise<SystemError>("a socket to meet the other members cannot be had: {}", errno_text());
   return socket_file;
 }
 
@@ -147,7 +147,7 @@ void send_answer(int socket, const Answer& answer, int descriptor) {
   if (sendmsg(socket, &message, MSG_NOSIGNAL) < 0) log::warning("another member cannot be answered: {}", errno_text());
 }
 
-std::pair<Answer, File> receive_answer(int socket) {
+std::pair<Answer, FileDescriptor> receive_answer(int socket) {
   Answer answer;
   iovec data{.iov_base = &answer, .iov_len = sizeof(answer)};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
@@ -162,12 +162,12 @@ std::pair<Answer, File> receive_answer(int socket) {
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     raise<SystemError>("the arena's file could not be received from rank 0; this process may have too many files open");
   }
-  File file;
+  FileDescriptor file;
   const cmsghdr* header = CMSG_FIRSTHDR(&message);
   if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
     int descriptor = -1;
     std::memcpy(&descriptor, CMSG_DATA(header), sizeof(int));
-    file = File(descriptor);
+    file = FileDescriptor(descriptor);
   }
   return {answer, std::move(file)};
 }
@@ -204,8 +204,8 @@ class Host {
           fmt::format("rank 0 waited {:.1f} s for all members to connect; rank {} is missing",
                       Seconds(options_.time_limit).count(), missing));
     }
-    for (const File& peer : peers_) {
-      if (peer.valid()) send_answer(peer.get(), answer_, answer_.verdict == Verdict::welcome ? arena : -1);
+    for (const FileDescriptor& peer : peers_) {
+      if (peer.is_open()) send_answer(peer.get(), answer_, answer_.verdict == Verdict::welcome ? arena : -1);
     }
     if (answer_.verdict != Verdict::welcome) refuse(answer_);
   }
@@ -214,7 +214,7 @@ class Host {
   // 0 when nobody is missing.
   int missing_rank() const {
     for (std::size_t rank = 1; rank < peers_.size(); ++rank) {
-      if (!peers_[rank].valid()) return static_cast<int>(rank);
+      if (!peers_[rank].is_open()) return static_cast<int>(rank);
     }
     return 0;
   }
@@ -222,8 +222,8 @@ class Host {
   // False when the time is over.
   bool accept_one() {
     if (!readable_before(listener_.get(), deadline_)) return false;
-    File peer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!peer.valid()) return true;  // it has gone again
+    FileDescriptor peer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!peer.is_open()) return true;  // it has gone again
     if (!same_user(peer.get())) {
       log::warning("a process of another user tried to join the group and was sent away");
       return true;
@@ -235,9 +235,9 @@ class Host {
     return true;
   }
 
-  void judge(const Hello& hello, File peer) {
+  void judge(const Hello& hello, FileDescriptor peer) {
     if (const auto text = difference(hello_of(0, options_), hello)) say(answer_, Verdict::mismatch, *text);
-    if (hello.rank < 1 || hello.rank >= options_.members || peers_[static_cast<std::size_t>(hello.rank)].valid()) {
+    if (hello.rank < 1 || hello.rank >= options_.members || peers_[static_cast<std::size_t>(hello.rank)].is_open()) {
       Answer no;
       say(no, Verdict::wrong_rank,
           fmt::format("rank {} cannot connect: ranks are 0 to {}, each once", hello.rank, options_.members - 1));
@@ -255,8 +255,8 @@ class Host {
 
   const GroupOptions& options_;
   Clock::time_point deadline_;
-  File listener_ = make_socket();
-  std::vector<File> peers_;  // by rank
+  FileDescriptor listener_ = make_socket();
+  std::vector<FileDescriptor> peers_;  // by rank
   Answer answer_;
 };
 
@@ -269,7 +269,7 @@ std::string published_address(const GroupOptions& options, Rendezvous& rendezvou
 }
 
 // The others: a rendezvous may still hold the address of an earlier group, so a refusal means to look again.
-File find_host(const GroupOptions& options, Rendezvous& rendezvous, Clock::time_point deadline) {
+FileDescriptor find_host(const GroupOptions& options, Rendezvous& rendezvous, Clock::time_point deadline) {
   while (true) {
     std::istringstream value(published_address(options, rendezvous));
     std::string name, boot, host;
@@ -277,7 +277,7 @@ File find_host(const GroupOptions& options, Rendezvous& rendezvous, Clock::time_
     if (boot != boot_id()) {
       raise<RequestError>("rank 0 runs on {}, this member on {}: an exchange is for one machine", host, host_name());
     }
-    File socket_file = make_socket();
+    FileDescriptor socket_file = make_socket();
     const auto [address, size] = abstract_address(name);
     if (::connect(socket_file.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0) {
       if (!same_user(socket_file.get())) raise<RequestError>("rank 0 is a process of another user; members are of one");
@@ -304,7 +304,7 @@ std::shared_ptr<GroupState> meet(int rank, const GroupOptions& options, Rendezvo
     return group;
   }
   const auto deadline = Clock::now() + options.time_limit;
-  const File host = find_host(options, rendezvous, deadline);
+  const FileDescriptor host = find_host(options, rendezvous, deadline);
   const Hello hello = hello_of(rank, options);
   if (send(host.get(), &hello, sizeof(hello), MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof(hello))) {
     throw MemberLostError(fmt::format("rank 0 has gone: {}", errno_text()), 0);

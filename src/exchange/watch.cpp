@@ -47,7 +47,7 @@ std::string host_name() {
   return gethostname(name, HOST_NAME_MAX) == 0 ? name : "this host";
 }
 
-bool pidfd_works() { return File(open_pidfd(getpid())).valid(); }
+bool pidfd_works() { return FileDescriptor(open_pidfd(getpid())).is_open(); }
 
 MemberWatch::MemberWatch(const Control& control, int rank, Watch kind)
     : control_(control), rank_(rank), peers_(static_cast<std::size_t>(control.members())) {
@@ -62,8 +62,8 @@ MemberWatch::MemberWatch(const Control& control, int rank, Watch kind)
     peer.seen = Clock::now();
     beats = beats || (block.beats.load() != 0 && control.members() > 1);
     if (peer.same_process || kind == Watch::heartbeat) continue;
-    peer.pidfd = File(open_pidfd(peer.pid));
-    peer.gone = peer.pidfd.valid() ? process_start(peer.pid) != peer.start : errno == ESRCH;
+    peer.pidfd = FileDescriptor(open_pidfd(peer.pid));
+    peer.gone = peer.pidfd.is_open() ? process_start(peer.pid) != peer.start : errno == ESRCH;
   }
   if (!beats) return;
   if (control.rank(rank).beats.load() != 0 && kind == Watch::automatic) {
@@ -95,7 +95,7 @@ bool MemberWatch::died(int rank) {
 }
 
 bool MemberWatch::is_gone(Peer& peer, int rank) const {
-  if (peer.pidfd.valid()) {
+  if (peer.pidfd.is_open()) {
     pollfd poll_entry{.fd = peer.pidfd.get(), .events = POLLIN, .revents = 0};
     return poll(&poll_entry, 1, 0) > 0;
   }

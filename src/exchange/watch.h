@@ -44,7 +44,7 @@ class MemberWatch {
     std::uint64_t start = 0;
     bool same_process = false;
     bool gone = false;
-    File pidfd;
+    FileDescriptor pidfd;
     std::uint64_t heartbeat = 0;
     Clock::time_point seen;  // when the heartbeat was last seen to move
   };

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "input/item.h"
 
 namespace sumpter {
 namespace {
@@ -190,22 +191,8 @@ void RingState::fill(const Claim& claim, Reader& reader) const {
     const Item item{.index = (*permutation)[range.begin + row], .epoch = claim.position.epoch};
     reader.since.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
     reader.item.store(item.index, std::memory_order_relaxed);
-    claim.part->labels[row] = read_item(item, claim.part->images.subspan(row * image_bytes_, image_bytes_));
+    claim.part->labels[row] = read_item(*dataset_, item, claim.part->images.subspan(row * image_bytes_, image_bytes_));
   }
-}
-
-std::int64_t RingState::read_item(const Item& item, std::span<std::uint8_t> image) const {
-  std::int64_t label = 0;
-  try {
-    label = dataset_->get(item, image);
-  } catch (...) {
-    raise<DataError>("item {} of the data set: {}", item.index, describe(std::current_exception()));
-  }
-  if (label < 0 || label >= dataset_->classes()) {
-    raise<DataError>("item {} of the data set: expected a label of 0 to {}, found {}", item.index,
-                     dataset_->classes() - 1, label);
-  }
-  return label;
 }
 
 void RingState::run_loader(std::size_t loader) {

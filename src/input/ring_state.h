@@ -103,7 +103,6 @@ class RingState : public std::enable_shared_from_this<RingState> {
   Batch take(int rank);
 
   void fill(const Claim& claim, Reader& reader) const;
-  std::int64_t read_item(const Item& item, std::span<std::uint8_t> image) const;
 
   const std::shared_ptr<const Dataset> dataset_;
   const std::size_t image_bytes_;

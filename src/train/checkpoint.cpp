@@ -105,9 +105,9 @@ void clear_leftovers(const fs::path& directory) {
   }
 }
 
-Descriptor lock(const fs::path& directory) {
+FileDescriptor lock(const fs::path& directory) {
   const fs::path file = directory / ".lock";
-  Descriptor descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  FileDescriptor descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!descriptor.is_open())
     raise<RequestError>("{}: cannot write checkpoints here: {}", directory.string(), errno_text());
   if (::flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0) {

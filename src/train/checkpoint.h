@@ -48,7 +48,7 @@ class CheckpointFolder {
 
   std::filesystem::path directory_;
   std::size_t keep_;
-  Descriptor lock_;
+  FileDescriptor lock_;
 };
 
 // Throws RequestError naming the first key, by its dotted path, that only one of the two has or whose values differ,

@@ -19,10 +19,7 @@ constexpr const char *kDescription = "checkpoint", *kDigest = "digest";
 
 // The digest that the state file carries: of its description, as if this were an array, and its arrays.
 std::string digest_of_state(std::string_view description, std::span<const NamedArray> state) {
-  std::vector<NamedArray> arrays = {{kDescription,
-                                     ElementType::u8,
-                                     {static_cast<std::int64_t>(description.size())},
-                                     std::as_bytes(std::span(description))}};
+  std::vector<NamedArray> arrays = {bytes_array(kDescription, std::as_bytes(std::span(description)))};
   arrays.insert(arrays.end(), state.begin(), state.end());
   return digest(arrays);
 }

@@ -16,7 +16,7 @@ namespace {
 // Bytes that a forward and backward of so many rows hold at their peak, gradients included.
 std::size_t held_by(const Run& run, Network& network, std::size_t rows) {
   const Dataset& data = *run.options.data.train;
-  const std::vector<std::uint8_t> zeros(rows * data.shape().bytes() * size_of(data.type()));
+  const std::vector<std::uint8_t> zeros(rows * data.image_bytes());
   const std::vector<std::int64_t> labels(rows);
   const MemoryWatch watch;
   const Inputs inputs =
@@ -30,13 +30,13 @@ std::size_t held_by(const Run& run, Network& network, std::size_t rows) {
 // for it: a forward may change more than can be put back. None where the model takes no rows of zeros: the first step
 // will say why.
 std::optional<std::size_t> predicted_held(const Run& run) {
+  if (!run.job.may_try) return std::nullopt;
   constexpr std::size_t kFew = 2, kMore = 4;
   const auto part_of = [](std::size_t rows, int parts) {
     return split_rows(rows, static_cast<std::size_t>(parts), 0).rows;
   };
   const std::size_t batch = std::min(run.options.batch_size, run.options.data.train->size());
   const std::size_t rows = part_of(part_of(batch, run.options.plan.replicas), run.options.plan.accumulate);
-  if (!run.job.may_try) return std::nullopt;
   at::set_num_threads(run.options.threads_per_replica);
   const torch::Tensor generator = generator_state();
   std::optional<std::size_t> held;

@@ -47,10 +47,7 @@ void check_files(const RunOptions& options) {
 // A hash of the file: another one of the same name is another model.
 std::string content_of(const std::filesystem::path& file) {
   const std::string content = read_file(file);
-  return digest(std::array{NamedArray{.name = "file",
-                                      .type = ElementType::u8,
-                                      .shape = {static_cast<std::int64_t>(content.size())},
-                                      .bytes = std::as_bytes(std::span(content))}});
+  return digest(std::array{bytes_array("file", std::as_bytes(std::span(content)))});
 }
 
 }  // namespace

@@ -83,21 +83,7 @@ class BuiltInNetwork : public Network {
     if (options.precision == Precision::float64) widen(BuiltInNetwork::state());
   }
 
-  std::vector<NamedTensor> state() const override {
-    std::vector<NamedTensor> state;
-    for (const auto& module : model_->named_modules()) {
-      const std::string prefix = module.key().empty() ? "" : module.key() + ".";
-      const void* const layer = module.value().get();
-      for (const auto& parameter : module.value()->named_parameters(/*recurse=*/false))
-        state.push_back({.name = prefix + parameter.key(),
-                         .tensor = parameter.value(),
-                         .trains = parameter.value().requires_grad(),
-                         .layer = layer});
-      for (const auto& buffer : module.value()->named_buffers(/*recurse=*/false))
-        state.push_back({.name = prefix + buffer.key(), .tensor = buffer.value(), .buffer = true, .layer = layer});
-    }
-    return state;
-  }
+  std::vector<NamedTensor> state() const override { return state_of(*model_); }
 
   torch::Tensor loss(const torch::Tensor& values, const torch::Tensor& labels) override {
     set_training(true);
@@ -115,8 +101,7 @@ class BuiltInNetwork : public Network {
     const torch::NoGradGuard no_grad;
     set_training(false);
     const Bf16Autocast autocast(options_.precision == Precision::bf16);
-    const torch::Tensor scores = model_->forward(values);
-    return scores.scalar_type() == at::kBFloat16 ? scores.to(at::kFloat) : scores;
+    return widened(model_->forward(values));
   }
 
   void set_gate(Gate gate) override { model_->set_gate(std::move(gate)); }
@@ -142,6 +127,26 @@ std::unique_ptr<Network> make_network(const ModelSpec& spec, const NetworkOption
   torch::manual_seed(options.seed);
   if (spec.kind == ModelSpec::Kind::script) return load_script(spec.path, options);
   return std::make_unique<BuiltInNetwork>(make_model(spec), options);
+}
+
+std::vector<NamedTensor> state_of(const torch::nn::Module& module) {
+  std::vector<NamedTensor> state;
+  for (const auto& owner : module.named_modules()) {
+    const std::string prefix = owner.key().empty() ? "" : owner.key() + ".";
+    const void* const layer = owner.value().get();
+    for (const auto& parameter : owner.value()->named_parameters(/*recurse=*/false))
+      state.push_back({.name = prefix + parameter.key(),
+                       .tensor = parameter.value(),
+                       .trains = parameter.value().requires_grad(),
+                       .layer = layer});
+    for (const auto& buffer : owner.value()->named_buffers(/*recurse=*/false))
+      state.push_back({.name = prefix + buffer.key(), .tensor = buffer.value(), .buffer = true, .layer = layer});
+  }
+  return state;
+}
+
+torch::Tensor widened(const torch::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16 ? tensor.to(at::kFloat) : tensor;
 }
 
 Place place_of(const torch::Tensor& tensor) {
@@ -193,8 +198,7 @@ void lay_out(const std::vector<NamedTensor>& state, Precision precision, const s
 }
 
 torch::Tensor cross_entropy(const torch::Tensor& scores, const torch::Tensor& labels, const LossOptions& options) {
-  const torch::Tensor wide = scores.scalar_type() == at::kBFloat16 ? scores.to(at::kFloat) : scores;
-  return at::cross_entropy_loss(wide.flatten(0, -2), labels.flatten(), /*weight=*/{}, at::Reduction::Mean,
+  return at::cross_entropy_loss(widened(scores).flatten(0, -2), labels.flatten(), /*weight=*/{}, at::Reduction::Mean,
                                 /*ignore_index=*/-100, options.label_smoothing);
 }
 

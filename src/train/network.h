@@ -14,6 +14,10 @@
 #include "step/chunks.h"
 #include "train/catalogue.h"
 
+namespace torch::nn {
+class Module;
+}
+
 namespace sumpter {
 
 // Called before parameters are read, with the layer that owns them (NamedTensor::layer), or null for all; may block.
@@ -24,7 +28,7 @@ struct NamedTensor {
   torch::Tensor tensor;         // the model's own
   bool trains = false;          // a parameter that requires a gradient; buffers and frozen parameters do not
   bool buffer = false;          // a loss may change it
-  const void* layer = nullptr;  // what the gate is asked for before it is read; null where it is asked for all at once
+  const void* layer = nullptr;  // what the gate is asked for before it is read, unless it is asked for all at once
 };
 
 // Used by one thread at a time. What torch throws comes through as it is.
@@ -48,6 +52,12 @@ class Network {
   // Dropout of the next losses is drawn from this seed (built-in models; others draw from torch's default generator).
   virtual void seed(std::uint64_t seed);
 };
+
+// Of a module and those below it, each entry with the module that owns it as its layer.
+std::vector<NamedTensor> state_of(const torch::nn::Module& module);
+
+// bfloat16 becomes float32; all else is as it is.
+torch::Tensor widened(const torch::Tensor& tensor);
 
 // Where a tensor's elements lie, each of them: tensors that have the same place are one in memory. Tensors without
 // elements have places of their own.

@@ -10,20 +10,12 @@
 #include "base/thread.h"
 #include "train/footprint.h"
 #include "train/memory.h"
+#include "train/script.h"
 #include "train/snapshot.h"
+#include "train/train.h"
 
 namespace sumpter {
 namespace {
-
-std::uint64_t batches(const RunOptions& options) { return (options.data.train->size() - 1) / options.batch_size + 1; }
-
-std::uint64_t steps_of(const RunOptions& options) {
-  if (options.steps != 0) return options.steps;
-  std::uint64_t steps = 0;
-  if (__builtin_mul_overflow(options.epochs, batches(options), &steps))
-    raise<RequestError>("{} epochs of {} steps are more steps than can be counted", options.epochs, batches(options));
-  return steps;
-}
 
 std::shared_ptr<const LoadedCheckpoint> newest_checkpoint(const CheckpointOptions& options,
                                                           const std::optional<CheckpointFolder>& folder) {
@@ -47,7 +39,8 @@ std::vector<std::unique_ptr<Network>> make_networks(const Job& job, const Plan& 
     for (int rank = 0; rank < plan.replicas; ++rank) networks.push_back(job.make_network());
     unify(networks, plan.update);
   } catch (const c10::Error& error) {
-    raise<Error>("{} replicas of the model cannot be made: {}", plan.replicas, error.what_without_backtrace());
+    raise<Error>("{} replicas of the model cannot be made: {}", plan.replicas,
+                 in_one_line(error.what_without_backtrace()));
   }
   return networks;
 }
@@ -57,14 +50,6 @@ std::unique_ptr<Trace> make_trace(const TraceOptions& options) {
   auto trace = std::make_unique<Trace>();
   trace->record(false);
   return trace;
-}
-
-// What a script throws ends with the reason, behind a traceback; what torch throws begins with it.
-std::string in_one_line(std::string_view text) {
-  while (text.ends_with('\n')) text.remove_suffix(1);
-  if (text.find("Traceback of TorchScript") != std::string_view::npos)
-    return std::string(text.substr(text.rfind('\n') + 1));
-  return std::string(text.substr(0, text.find('\n')));
 }
 
 // The same error, its message told with the replica's number. Errors of the data and of the exchange name their place.
@@ -94,7 +79,7 @@ Run::Run(Job run_job, const RunOptions& run_options, TrainListener& run_listener
       options(run_options),
       listener(run_listener),
       stop(wish_to_stop),
-      steps_per_epoch(batches(options)),
+      steps_per_epoch(sumpter::steps_per_epoch(options)),
       steps(steps_of(options)),
       checkpoints(options.checkpoint.directory.empty()
                       ? std::nullopt

@@ -124,8 +124,8 @@ class Worker {
   // False when the run is stopped meanwhile.
   bool evaluate();
   Score evaluate_own_rows();
-  // Rank 0 writes a checkpoint of the steps that are done, all others wait. What fails is logged, and only the last
-  // one's failure is an error.
+  // Rank 0 writes a checkpoint of the steps that are done, all others wait. What fails is logged and counted. `last`:
+  // training does not go on.
   void save(bool best, bool last);
   bool save_is_due(std::uint64_t number);
 

@@ -17,12 +17,6 @@
 namespace sumpter {
 namespace {
 
-// torch's messages go on with where in its sources they come from.
-std::string first_line(const c10::Error& error) {
-  const std::string text = error.what_without_backtrace();
-  return text.substr(0, text.find('\n'));
-}
-
 torch::jit::Module read_module(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
@@ -32,7 +26,7 @@ torch::jit::Module read_module(const std::filesystem::path& path) {
     module = torch::jit::load(path.string(), at::kCPU);
   } catch (const c10::Error& fault) {
     raise<DataError>("{}: this is no TorchScript file, as torch.jit.save writes it: {}", path.string(),
-                     first_line(fault));
+                     in_one_line(fault.what_without_backtrace()));
   }
   if (!module.find_method("forward"))
     raise<DataError>("{}: the module has no forward(); save one that computes scores", path.string());
@@ -94,8 +88,7 @@ class ScriptNetwork : public Network {
     const torch::NoGradGuard no_grad;
     set_training(false);
     const Bf16Autocast autocast(options_.precision == Precision::bf16);
-    const torch::Tensor scores = forward(values);
-    return scores.scalar_type() == at::kBFloat16 ? scores.to(at::kFloat) : scores;
+    return widened(forward(values));
   }
 
   void set_gate(Gate gate) override { gate_ = std::move(gate); }
@@ -165,6 +158,13 @@ bool draws_random_numbers(const torch::jit::Block& block) {
 }
 
 }  // namespace
+
+std::string in_one_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  if (text.find("Traceback of TorchScript") != std::string_view::npos)
+    return std::string(text.substr(text.rfind('\n') + 1));
+  return std::string(text.substr(0, text.find('\n')));
+}
 
 std::unique_ptr<Network> load_script(const std::filesystem::path& path, const NetworkOptions& options) {
   return std::make_unique<ScriptNetwork>(read_module(path), path, options);

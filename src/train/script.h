@@ -3,10 +3,16 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "train/network.h"
 
 namespace sumpter {
+
+// A message of torch without where in its sources it comes from, which follows the first line; one of a script without
+// the traceback, which comes before the last.
+std::string in_one_line(std::string_view text);
 
 // The file, loaded. Its forward takes the values of Inputs and returns scores, [rows, classes] or
 // [rows, positions, classes]. The gate is asked once for all parameters. Throws DataError where the file is not

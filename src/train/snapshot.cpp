@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "input/item.h"
 
 namespace sumpter {
 namespace {
@@ -63,14 +64,14 @@ std::size_t bytes_of(const StateArray& array) {
   return bytes;
 }
 
-// What a replica's array is called in the file: all replicas have the same optimizer's state and the same feedback of
-// what returns, and each its own of what it sends.
-std::string name_in_file(const std::string& name, int rank) {
-  if (name.starts_with(kOptimizer) || name.starts_with(kDown)) return name;
-  return fmt::format("replica.{}.{}", rank, name);
-}
-
+// All replicas have the same optimizer's state and the same feedback of what returns, and each its own of what it
+// sends.
 bool is_shared(const std::string& name) { return name.starts_with(kOptimizer) || name.starts_with(kDown); }
+
+// What a replica's array is called in the file.
+std::string name_in_file(const std::string& name, int rank) {
+  return is_shared(name) ? name : fmt::format("replica.{}.{}", rank, name);
+}
 
 std::vector<TargetArray> targets_of(const std::vector<StateArray>& arrays, int rank) {
   std::vector<TargetArray> targets;
@@ -102,14 +103,6 @@ void load_weights(Run& run, const SafetensorsFile& file, const std::filesystem::
   unify(run.networks, run.options.plan.update);
 }
 
-std::int64_t read(const Dataset& data, std::size_t index, std::span<std::uint8_t> row) {
-  try {
-    return data.get({.index = index}, row);
-  } catch (const std::exception& error) {
-    raise<DataError>("item {} of the data set: {}", index, error.what());
-  }
-}
-
 // A few rows and labels, spread over the set, as a hash: another set of the same size and shape is noticed.
 std::string sample_of(const Dataset& data) {
   constexpr std::size_t kSampled = 16;
@@ -117,10 +110,10 @@ std::string sample_of(const Dataset& data) {
   std::vector<std::uint8_t> bytes(rows * row_bytes);
   std::vector<std::int64_t> labels;
   for (std::size_t i = 0; i < rows; ++i)
-    labels.push_back(read(data, i * data.size() / rows, std::span(bytes).subspan(i * row_bytes, row_bytes)));
-  const std::array<NamedArray, 2> arrays = {
-      {{"rows", ElementType::u8, {static_cast<std::int64_t>(bytes.size())}, std::as_bytes(std::span(bytes))},
-       {"labels", ElementType::i64, {static_cast<std::int64_t>(rows)}, std::as_bytes(std::span(labels))}}};
+    labels.push_back(
+        read_item(data, {.index = i * data.size() / rows}, std::span(bytes).subspan(i * row_bytes, row_bytes)));
+  const std::array arrays = {bytes_array("rows", std::as_bytes(std::span(bytes))),
+                             bytes_array("labels", std::as_bytes(std::span(labels)))};
   return digest(arrays);
 }
 

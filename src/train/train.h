@@ -8,6 +8,11 @@
 
 namespace sumpter {
 
+// Batches of an epoch, and steps of the whole run. The data is there, the batch size 1 or more. Throws RequestError
+// where there are more steps than can be counted.
+std::uint64_t steps_per_epoch(const RunOptions& options);
+std::uint64_t steps_of(const RunOptions& options);
+
 // Trains with plan.replicas threads, and evaluates after each epoch and at the end; blocks until that is done. `stop`
 // may be set from anywhere, a signal handler too: the step under way is finished, a checkpoint and weights are written,
 // nothing is evaluated. Throws RequestError before anything has begun, DataError from the data, Error where the loss is

@@ -13,19 +13,7 @@ class UserNetwork : public Network {
     lay_out(UserNetwork::state(), options_.precision, "the trainer's factory");
   }
 
-  std::vector<NamedTensor> state() const override {
-    std::vector<NamedTensor> entries;
-    for (const auto& module : model_.module->named_modules(std::string(), /*include_self=*/true)) {
-      const std::string prefix = module.key().empty() ? "" : module.key() + ".";
-      for (const auto& parameter : module.value()->named_parameters(/*recurse=*/false))
-        entries.push_back({.name = prefix + parameter.key(),
-                           .tensor = parameter.value(),
-                           .trains = parameter.value().requires_grad()});
-      for (const auto& buffer : module.value()->named_buffers(/*recurse=*/false))
-        entries.push_back({.name = prefix + buffer.key(), .tensor = buffer.value(), .buffer = true});
-    }
-    return without_repeats(std::move(entries));
-  }
+  std::vector<NamedTensor> state() const override { return without_repeats(state_of(*model_.module)); }
 
   torch::Tensor loss(const torch::Tensor& values, const torch::Tensor& labels) override {
     model_.module->train();
@@ -41,8 +29,7 @@ class UserNetwork : public Network {
     model_.module->eval();
     if (gate_) gate_(nullptr);
     const Bf16Autocast autocast(options_.precision == Precision::bf16);
-    const torch::Tensor outputs = model_.forward(values);
-    return options_.precision == Precision::bf16 ? outputs.to(torch::kFloat32) : outputs;
+    return widened(model_.forward(values));
   }
 
   void set_gate(Gate gate) override { gate_ = std::move(gate); }

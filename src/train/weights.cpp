@@ -21,6 +21,10 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+NamedArray bytes_array(std::string name, std::span<const std::byte> bytes) {
+  return {std::move(name), ElementType::u8, {static_cast<std::int64_t>(bytes.size())}, bytes};
+}
+
 std::string digest(std::span<const NamedArray> arrays) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
   if (state == nullptr) raise<SystemError>("no memory for the state of a digest");

@@ -21,6 +21,9 @@ struct NamedArray {
   std::span<const std::byte> bytes;  // row-major, little-endian, a view
 };
 
+// Plain bytes as an array of u8.
+NamedArray bytes_array(std::string name, std::span<const std::byte> bytes);
+
 // XXH3-128 of names, shapes and bytes in the order given, and of types other than f32, as 32 hexadecimal digits.
 std::string digest(std::span<const NamedArray> arrays);
 

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "input/item.h"
 #include "input/split.h"
 #include "train/footprint.h"
 #include "train/memory.h"
@@ -49,7 +50,7 @@ void Worker::train() {
                          .memory = run_.result.memory});
   const bool whole = all_steps();
   // Only what follows from a finite loss is kept.
-  if (run_.checkpoints && finite_ && (saved_ != done_ || save_due_)) save(/*best=*/false, /*last=*/true);
+  if (run_.checkpoints && finite_ && saved_ != done_) save(/*best=*/false, /*last=*/true);
   if (!whole) replica_.withdraw();
   run_.snapshots[static_cast<std::size_t>(rank_)].extras = replica_.extras();
   const double seconds = std::max(seconds_, 1e-9);
@@ -171,7 +172,7 @@ bool Worker::evaluate() {
 
 Score Worker::evaluate_own_rows() {
   const Dataset& test = *run_.options.data.test;
-  const std::size_t image_bytes = test.shape().bytes() * size_of(test.type());
+  const std::size_t image_bytes = test.image_bytes();
   const RowRange own = split_rows(test.size(), run_.networks.size(), static_cast<std::size_t>(rank_));
   std::vector<std::uint8_t> images(std::min(own.rows, kEvaluationRows) * image_bytes);
   std::vector<std::int64_t> labels;
@@ -181,7 +182,8 @@ Score Worker::evaluate_own_rows() {
   for (std::size_t begin = 0; begin < own.rows && !run_.stop; begin += kEvaluationRows) {
     labels.resize(std::min(kEvaluationRows, own.rows - begin));
     for (std::size_t i = 0; i < labels.size(); ++i)
-      labels[i] = test.get({.index = own.begin + begin + i}, std::span(images).subspan(i * image_bytes, image_bytes));
+      labels[i] =
+          read_item(test, {.index = own.begin + begin + i}, std::span(images).subspan(i * image_bytes, image_bytes));
     const Score score = replica_.evaluate(rows_of(test, std::span(images).first(labels.size() * image_bytes), labels));
     total.loss += score.loss;
     total.right += score.right;

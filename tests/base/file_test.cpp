@@ -95,13 +95,13 @@ TEST_F(File, DescriptorClosesOnce) {
   ASSERT_EQ(pipe(ends.data()), 0);
   const auto is_open = [](int fd) { return fcntl(fd, F_GETFD) >= 0; };
   {
-    Descriptor first(ends[0]), second(ends[1]);
-    Descriptor moved(std::move(first));
+    FileDescriptor first(ends[0]), second(ends[1]);
+    FileDescriptor moved(std::move(first));
     EXPECT_EQ(moved.get(), ends[0]);
     moved = std::move(second);
     EXPECT_EQ(moved.get(), ends[1]);
     EXPECT_TRUE(is_open(ends[1]));
-    EXPECT_FALSE(Descriptor().is_open());
+    EXPECT_FALSE(FileDescriptor().is_open());
   }
   EXPECT_FALSE(is_open(ends[0]));
   EXPECT_FALSE(is_open(ends[1]));

@@ -9,17 +9,9 @@ import subprocess
 import time
 
 import pytest
+from conftest import wait_for_steps
 
 LONG = 1_000_000
-
-
-def wait_for_steps(path, process, steps=2):
-    """Blocks until the run has written so many steps."""
-    deadline = time.monotonic() + 60
-    while not path.exists() or path.read_text().count('"step","step"') < steps:
-        assert process.poll() is None, "ended by itself"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

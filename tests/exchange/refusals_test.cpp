@@ -2,10 +2,8 @@
 // that never come.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "sumpter/exchange.h"
 #include "tests/exchange/buffers.h"
 #include "tests/support/members.h"
+#include "tests/support/temporary_directory.h"
 
 namespace sumpter {
 namespace {
@@ -276,26 +275,6 @@ TEST(Exchange, JoinNamesThoseWhoNeverCame) {
   }
 }
 
-// A directory for one rendezvous, removed at the end.
-class Meeting {
- public:
-  explicit Meeting(const std::string& name)
-      : directory_(std::filesystem::path(::testing::TempDir()) /
-                   ("sumpter-" + name + "-" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(directory_);
-  }
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
-  ~Meeting() {
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
-  }
-  const std::filesystem::path& directory() const { return directory_; }
-
- private:
-  std::filesystem::path directory_;
-};
-
 TEST(Connect, OptionsThatDifferAreNamedWithBothValues) {
   const std::vector<std::pair<std::vector<std::string>, GroupOptions>> odd = {
       {{"members", "2", "3"}, {.members = 3}},
@@ -303,9 +282,9 @@ TEST(Connect, OptionsThatDifferAreNamedWithBothValues) {
       {{"window", "4", "8"}, {.members = 2, .window = 8}},
   };
   for (std::size_t i = 0; i < odd.size(); ++i) {
-    const Meeting meeting("differ" + std::to_string(i));
+    const tests::TemporaryDirectory meeting;
     const auto outcomes = run_members(2, As::processes, [&](Member& me) {
-      FileRendezvous rendezvous(meeting.directory());
+      FileRendezvous rendezvous(meeting.path());
       const GroupOptions options = me.rank() == 1 ? odd[i].second : GroupOptions{.members = 2};
       Exchange::connect(me.rank(), options, rendezvous);
     });
@@ -320,10 +299,10 @@ TEST(Connect, OptionsThatDifferAreNamedWithBothValues) {
 
 TEST(Connect, WhoNeverComesIsNamed) {
   for (const int missing : {0, 1, 2}) {
-    const Meeting meeting("missing" + std::to_string(missing));
+    const tests::TemporaryDirectory meeting;
     const auto outcomes = run_members(kMembers, As::processes, [&](Member& me) {
       if (me.rank() != missing) {
-        FileRendezvous rendezvous(meeting.directory());
+        FileRendezvous rendezvous(meeting.path());
         Exchange::connect(me.rank(), {.members = kMembers, .time_limit = 1s}, rendezvous);
       }
     });
@@ -337,9 +316,9 @@ TEST(Connect, WhoNeverComesIsNamed) {
 }
 
 TEST(Connect, RankTakenTwiceGivesNobodyAGroup) {
-  const Meeting meeting("twice");
+  const tests::TemporaryDirectory meeting;
   const auto outcomes = run_members(kMembers, As::processes, [&](Member& me) {
-    FileRendezvous rendezvous(meeting.directory());
+    FileRendezvous rendezvous(meeting.path());
     Exchange::connect(std::min(me.rank(), 1), {.members = kMembers, .time_limit = 2s}, rendezvous);
   });
   for (const Outcome& outcome : outcomes) {
@@ -350,8 +329,8 @@ TEST(Connect, RankTakenTwiceGivesNobodyAGroup) {
 }
 
 TEST(Connect, RankOutOfRangeIsRefused) {
-  const Meeting meeting("range");
-  FileRendezvous rendezvous(meeting.directory());
+  const tests::TemporaryDirectory meeting;
+  FileRendezvous rendezvous(meeting.path());
   EXPECT_THROW(Exchange::connect(2, {.members = 2}, rendezvous), RequestError);
   EXPECT_THROW(Exchange::connect(-1, {.members = 2}, rendezvous), RequestError);
   EXPECT_THROW(Exchange::connect(0, {.members = 65}, rendezvous), RequestError);

@@ -5,27 +5,18 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
 
 #include "cifar_files.h"
 #include "input/random.h"
 #include "sumpter/error.h"
+#include "tests/support/error_of.h"
 
 namespace sumpter {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-std::string data_error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no DataError was thrown";
-  return {};
-}
+using tests::error_of;
 
 void expect_items(const Dataset& set, std::size_t first, std::size_t items, int classes) {
   EXPECT_EQ(set.shape(), (ImageShape{3, 32, 32}));
@@ -89,7 +80,7 @@ TEST(Cifar, NamesTheFileThatIsMissing) {
   const TemporaryDirectory directory;
   write_cifar10(directory);
   std::filesystem::remove(directory.path() / "data_batch_4.bin");
-  EXPECT_THAT(data_error_of([&] { open(directory.path()); }),
+  EXPECT_THAT(error_of<DataError>([&] { open(directory.path()); }),
               AllOf(HasSubstr(directory.path().string()), HasSubstr("found no data_batch_4.bin, but CIFAR-10 needs")));
 }
 
@@ -99,11 +90,11 @@ TEST(Cifar, NamesTheItemThatIsCutOff) {
     const Bytes whole = cifar_rows(kind, 0, 3);
     for (const std::size_t size : {std::size_t{1}, row - 1, row + 1, 2 * row + 1, 3 * row - 1}) {
       const Bytes content(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
-      EXPECT_EQ(data_error_of([&] { check_cifar(content, "train.bin", kind); }),
+      EXPECT_EQ(error_of<DataError>([&] { check_cifar(content, "train.bin", kind); }),
                 "train.bin: expected rows of " + std::to_string(row) + " bytes, found " + std::to_string(size) +
                     " bytes: item " + std::to_string(size / row) + " is cut off; copy or download it again");
     }
-    EXPECT_EQ(data_error_of([&] { check_cifar({}, "train.bin", kind); }),
+    EXPECT_EQ(error_of<DataError>([&] { check_cifar({}, "train.bin", kind); }),
               "train.bin: expected rows of " + std::to_string(row) + " bytes, found an empty file");
     EXPECT_EQ(check_cifar(whole, "train.bin", kind), 3U);
   }
@@ -115,16 +106,16 @@ TEST(Cifar, NamesFileAndItemOfALabelThatIsOutOfRange) {
   Bytes ten = cifar_rows(CifarKind::cifar10, 0, 3);
   ten[2 * cifar_row_bytes(CifarKind::cifar10)] = 10;
   const auto file = directory.write("data_batch_3.bin", ten);
-  EXPECT_EQ(data_error_of([&] { open(directory.path()); }),
+  EXPECT_EQ(error_of<DataError>([&] { open(directory.path()); }),
             file.string() + ": item 2: expected a label of 0 to 9, found 10");
 
   Bytes hundred = cifar_rows(CifarKind::cifar100, 0, 3);
   const std::size_t row = cifar_row_bytes(CifarKind::cifar100);
   hundred[row + 1] = 100;
-  EXPECT_EQ(data_error_of([&] { check_cifar(hundred, "train.bin", CifarKind::cifar100); }),
+  EXPECT_EQ(error_of<DataError>([&] { check_cifar(hundred, "train.bin", CifarKind::cifar100); }),
             "train.bin: item 1: expected a fine label of 0 to 99, found 100");
   hundred[0] = 20;
-  EXPECT_EQ(data_error_of([&] { check_cifar(hundred, "train.bin", CifarKind::cifar100); }),
+  EXPECT_EQ(error_of<DataError>([&] { check_cifar(hundred, "train.bin", CifarKind::cifar100); }),
             "train.bin: item 0: expected a coarse label of 0 to 19, found 20");
 }
 

@@ -1,7 +1,6 @@
 // Makes IDX files, whole and damaged, for the tests.
 #pragma once
 
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cstddef>
@@ -12,6 +11,8 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "tests/support/temporary_directory.h"
 
 namespace sumpter {
 
@@ -65,32 +66,16 @@ inline Bytes gzipped(const Bytes& plain) {
   return out;
 }
 
-// A directory of its own that is removed with all it holds.
-class TemporaryDirectory {
+// A directory of a test's own that files are written to.
+class TemporaryDirectory : public tests::TemporaryDirectory {
  public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "sumpter-input-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed for " + name);
-    path_ = name;
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() {
-    std::error_code ignored;  // what stays behind in the temporary directory harms nobody
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  const std::filesystem::path& path() const { return path_; }
   std::filesystem::path write(const std::string& name, const Bytes& bytes) const {
-    const std::filesystem::path file = path_ / name;
+    const std::filesystem::path file = path() / name;
     std::ofstream stream(file, std::ios::binary);
     stream.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     if (!stream.flush()) throw std::runtime_error("cannot write " + file.string());
     return file;
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 }  // namespace sumpter

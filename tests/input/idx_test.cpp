@@ -4,30 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "idx_files.h"
 #include "sumpter/error.h"
+#include "tests/support/error_of.h"
 
 namespace sumpter {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-std::string data_error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no DataError was thrown";
-  return {};
-}
+using tests::error_of;
 
 std::string parse_error(const Bytes& content, int dimensions = 3) {
-  return data_error_of([&] { parse_idx(content, "images.idx", dimensions); });
+  return error_of<DataError>([&] { parse_idx(content, "images.idx", dimensions); });
 }
 
 TEST(ParseIdx, ReadsPlainAndGzipAlike) {
@@ -144,7 +135,7 @@ TEST(ParseIdx, NamesGzipDataThatAreDamaged) {
 class OpenIdx : public testing::Test {
  protected:
   std::string open_error(const Bytes& images, const Bytes& labels, int classes = 0) {
-    return data_error_of([&] {
+    return error_of<DataError>([&] {
       open_idx({.images = directory_.write("images", images),
                 .labels = directory_.write("labels", labels),
                 .classes = classes});
@@ -213,31 +204,31 @@ TEST_F(OpenIdx, HasTheClassesOfBothSetsOfADirectory) {
   EXPECT_EQ(told.train->classes(), 21);
   EXPECT_EQ(told.test->classes(), 21);
   EXPECT_EQ(
-      data_error_of([&] { open_idx_directory(directory_.path(), 19); }),
+      error_of<DataError>([&] { open_idx_directory(directory_.path(), 19); }),
       file("t10k-labels-idx1-ubyte") +
           ": item 1 has the label 19, but labels are below the number of classes, 19; raise the number of classes "
           "or look at the file");
-  EXPECT_THAT(data_error_of([&] { open_idx_directory(directory_.path(), 4); }),
+  EXPECT_THAT(error_of<DataError>([&] { open_idx_directory(directory_.path(), 4); }),
               HasSubstr(file("train-labels-idx1-ubyte") + ": item 1 has the label 4"));
 }
 
 TEST_F(OpenIdx, NamesAFileThatCannotBeRead) {
   const auto labels = directory_.write("labels", idx_labels(5));
-  EXPECT_EQ(data_error_of([&] { open_idx({.images = file("none"), .labels = labels}); }),
+  EXPECT_EQ(error_of<DataError>([&] { open_idx({.images = file("none"), .labels = labels}); }),
             file("none") + ": cannot be opened: No such file or directory");
-  EXPECT_THAT(data_error_of([&] { open_idx({.images = directory_.path(), .labels = labels}); }),
+  EXPECT_THAT(error_of<DataError>([&] { open_idx({.images = directory_.path(), .labels = labels}); }),
               HasSubstr("expected a regular file"));
 }
 
 TEST_F(OpenIdx, NamesTheDamagedFileOfADirectory) {
   directory_.write("train-images-idx3-ubyte", idx_images(5, 3, 4));
-  EXPECT_THAT(data_error_of([&] { open_idx_directory(directory_.path()); }),
+  EXPECT_THAT(error_of<DataError>([&] { open_idx_directory(directory_.path()); }),
               AllOf(HasSubstr("found train-images-idx3-ubyte"), HasSubstr("neither train-labels-idx1-ubyte nor")));
   directory_.write("train-labels-idx1-ubyte.gz", gzipped(idx_labels(5)));
   EXPECT_EQ(open_idx_directory(directory_.path()).test, nullptr);
   directory_.write("t10k-images-idx3-ubyte", idx_images(5, 3, 4));
   directory_.write("t10k-labels-idx1-ubyte", {});
-  EXPECT_THAT(data_error_of([&] { open_idx_directory(directory_.path()); }),
+  EXPECT_THAT(error_of<DataError>([&] { open_idx_directory(directory_.path()); }),
               HasSubstr(file("t10k-labels-idx1-ubyte") + ": expected an IDX header of 8 bytes"));
 }
 

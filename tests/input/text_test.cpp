@@ -4,18 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <functional>
 #include <limits>
 #include <set>
 
 #include "idx_files.h"
 #include "sumpter/error.h"
+#include "tests/support/error_of.h"
 
 namespace sumpter {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using tests::error_of;
 
 // Byte i is i modulo 251: a prime, so that no window of 200 bytes looks like another one for long.
 Bytes counted(std::size_t bytes) {
@@ -33,17 +34,6 @@ Bytes window(const Dataset& set, const Item& item) {
 Bytes stretch(const Bytes& text, std::size_t begin, std::size_t size) {
   const auto first = text.begin() + static_cast<std::ptrdiff_t>(begin);
   return {first, first + static_cast<std::ptrdiff_t>(size)};
-}
-
-template <typename E>
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
 }
 
 TEST(OpenText, CutsWindowsThatShareOneByte) {

@@ -54,28 +54,24 @@ void expect_same_bits(Case run) {
 
 std::vector<std::vector<std::uint64_t>> kinds_of_rows() { return {{1}, {2, 3}, {3, 1, 0}, {2, 2, 1, 1}}; }
 
-TEST(Optimizers, GiveTheSameBitsOnDevicesAndHost) {
-  for (const OptimizerOptions& optimizer : optimizers()) {
-    for (const std::vector<std::uint64_t>& rows : kinds_of_rows()) {
-      Case run = with_fractions(optimizer);
-      run.replicas = static_cast<int>(rows.size());
-      run.rows = rows_by_rank(rows);
-      SCOPED_TRACE(fmt::format("{}, {} replicas", name_of(optimizer.kind), rows.size()));
-      expect_same_bits<float>(run);
-    }
+void expect_same_bits_for_all_rows(const OptimizerOptions& optimizer) {
+  for (const std::vector<std::uint64_t>& rows : kinds_of_rows()) {
+    Case run = with_fractions(optimizer);
+    run.replicas = static_cast<int>(rows.size());
+    run.rows = rows_by_rank(rows);
+    SCOPED_TRACE(fmt::format("{}, {} replicas", name_of(optimizer.kind), rows.size()));
+    expect_same_bits<float>(run);
   }
+}
+
+TEST(Optimizers, GiveTheSameBitsOnDevicesAndHost) {
+  for (const OptimizerOptions& optimizer : optimizers()) expect_same_bits_for_all_rows(optimizer);
 }
 
 TEST(Optimizers, ClippedTheyGiveTheSameBitsToo) {
   for (OptimizerOptions optimizer : optimizers()) {
     optimizer.clip_norm = 1;
-    for (const std::vector<std::uint64_t>& rows : kinds_of_rows()) {
-      Case run = with_fractions(optimizer);
-      run.replicas = static_cast<int>(rows.size());
-      run.rows = rows_by_rank(rows);
-      SCOPED_TRACE(fmt::format("{}, {} replicas", name_of(optimizer.kind), rows.size()));
-      expect_same_bits<float>(run);
-    }
+    expect_same_bits_for_all_rows(optimizer);
   }
 }
 

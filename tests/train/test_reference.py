@@ -1,11 +1,11 @@
 """Four replicas of eight rows against one replica and against the same loop in Python's torch."""
 
 import itertools
-import struct
 
 import numpy
 import pytest
 import torch
+from conftest import write_idx
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -56,19 +56,13 @@ class Mlp(nn.Module):
 MODELS = {"lenet": Lenet, "mlp": Mlp}
 
 
-def write_idx(directory, images, labels):
-    directory.mkdir()
-    (directory / "train-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 0x803, *images.shape) + images.tobytes())
-    (directory / "train-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, len(labels)) + labels.tobytes())
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     random = numpy.random.default_rng(3)
     images = random.integers(0, 256, (ROWS, 28, 28), dtype=numpy.uint8)
     labels = random.integers(0, 10, ROWS, dtype=numpy.uint8)
     directory = tmp_path_factory.mktemp("reference") / "data"
-    write_idx(directory, images, labels)
+    write_idx(directory, "train", images, labels)
     return directory, images, labels
 
 

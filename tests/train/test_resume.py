@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+from conftest import wait_for_steps
 from safetensors.torch import load_file
 
 RUN = ["--devices", "cpu:2", "--batch-size", "32", "--digest"]
@@ -122,22 +123,13 @@ def test_weights_alone_begin_a_new_run(sumpter, tmp_path, refused):
 def test_stop_signal_writes_a_checkpoint(sumpter, tmp_path):
     whole = sumpter.summary(*RUN, steps=300)
     run = sumpter.start(*RUN, "--checkpoint", "c", "--metrics", "m.jsonl", steps=300, stderr=subprocess.PIPE, text=True)
-    wait_for_steps(tmp_path / "m.jsonl", 5)
+    wait_for_steps(tmp_path / "m.jsonl", run, 5)
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=60)
     assert run.returncode == 1 and "stopped after" in said
     resumed = sumpter.summary(*RUN, "--checkpoint", "c", "--resume", steps=300)
     assert 0 < resumed["first_step"] < 300
     assert resumed["digest"] == whole["digest"]
-
-
-def wait_for_steps(metrics, steps, limit=60):
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        if metrics.exists() and metrics.read_text().count('"event":"step"') >= steps:
-            return
-        time.sleep(0.01)
-    pytest.fail(f"no {steps} steps within {limit} s")
 
 
 def test_disk_full_leaves_the_checkpoint_before(sumpter, tmp_path):

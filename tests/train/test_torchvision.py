@@ -2,11 +2,11 @@
 
 import os
 import pathlib
-import struct
 import subprocess
 
 import pytest
 import torch
+from conftest import write_idx
 
 torchvision = pytest.importorskip("torchvision")
 from safetensors.torch import load_file, save_file  # noqa: E402
@@ -97,20 +97,13 @@ def test_same_as_torchvision(name, tmp_path):
     assert len(found) == len(state) + len(list(model.parameters())) + 2
 
 
-def write_idx(directory, prefix, images, labels):
-    head = struct.pack(">IIII", 0x803, *images.shape)
-    (directory / f"{prefix}-images-idx3-ubyte").write_bytes(head + images.numpy().tobytes())
-    (directory / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, len(labels)) + labels.numpy().tobytes())
-
-
 def test_what_is_evaluated_is_what_is_saved(sumpter, tmp_path):
     """With batch norm every replica has running statistics of its own: rank 0's are evaluated, and saved."""
     torch.manual_seed(3)
     images = torch.randint(0, 256, (40, 32, 32), dtype=torch.uint8)
     labels = torch.arange(40, dtype=torch.uint8) % CLASSES
-    (tmp_path / "data").mkdir()
     for prefix in ("train", "t10k"):
-        write_idx(tmp_path / "data", prefix, images, labels)
+        write_idx(tmp_path / "data", prefix, images.numpy(), labels.numpy())
     summary = sumpter.summary("--model", "resnet18", "--devices", "cpu:3", "--batch-size", "12", "--weights", "w", data="data",
                               steps=3)
     model = torchvision.models.resnet18(num_classes=CLASSES)
