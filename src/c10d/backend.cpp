@@ -44,8 +44,12 @@ void compute() {
   });
 }
 
-std::unique_ptr<Trace> make_trace(const BackendOptions& options) {
+constexpr std::string_view kRank = "{rank}";
+
+std::unique_ptr<Trace> make_trace(const BackendOptions& options, int size) {
   if (options.trace.empty()) return nullptr;
+  TORCH_CHECK_VALUE(size == 1 || options.trace.find(kRank) != std::string::npos, "sumpter: Options(trace=\"",
+                    options.trace, "\"): every rank writes a file of its own, so the name needs {rank}");
   const auto folder = std::filesystem::absolute(options.trace).parent_path();
   TORCH_CHECK_VALUE(std::filesystem::is_directory(folder), "sumpter: Options(trace=\"", options.trace,
                     "\"): ", folder.string(), " is no folder");
@@ -61,7 +65,6 @@ std::optional<Choice> told_by(const BackendOptions& options) {
 }
 
 std::string with_rank(std::string file, int rank) {
-  constexpr std::string_view kRank = "{rank}";
   const auto at = file.find(kRank);
   return at == std::string::npos ? file : file.replace(at, kRank.size(), std::to_string(rank));
 }
@@ -72,7 +75,7 @@ SumpterBackend::SumpterBackend(const c10::intrusive_ptr<c10d::Store>& store, Bac
     : Backend(settings.rank, settings.size),
       settings_(std::move(settings)),
       timeout_(settings_.options->own_timeout.value_or(settings_.timeout).count()),
-      trace_(make_trace(*settings_.options)) {
+      trace_(make_trace(*settings_.options, size_)) {
   with_torch_errors([&] {
     StoreRendezvous rendezvous(store);
     exchange_.emplace(Exchange::connect(rank_, group_options(settings_, trace_.get()), rendezvous));
@@ -120,7 +123,12 @@ void SumpterBackend::shutdown() {
   arena_.reset();
   exchange_.reset();
   if (trace_ == nullptr) return;
-  with_torch_errors([&] { trace_->write(with_rank(settings_.options->trace, rank_)); });
+  try {
+    trace_->write(with_rank(settings_.options->trace, rank_));
+  } catch (const Error& error) {
+    // The work is done: a timeline that is lost is no reason to fail now.
+    log::warning("the timeline is lost: {}", error.what());
+  }
 }
 
 void SumpterBackend::abort() {

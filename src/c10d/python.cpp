@@ -57,7 +57,10 @@ void check(const BackendOptions& options) {
   };
   positive("timeout", options.own_timeout);
   positive("connect_timeout", options.connect_timeout);
-  if (options.reducers && *options.reducers < 0) throw py::value_error("sumpter: reducers is negative");
+  if (options.reducers && (*options.reducers < 0 || *options.reducers > kMaxReducers)) {
+    throw py::value_error("sumpter: reducers is " + std::to_string(*options.reducers) + "; it must be 0 to " +
+                          std::to_string(kMaxReducers));
+  }
 }
 
 c10::intrusive_ptr<BackendOptions> make_options(const std::string& wire, std::size_t piece, std::optional<int> reducers,
