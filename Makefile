@@ -10,7 +10,8 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 export CCACHE_SLOPPINESS := pch_defines,time_macros
 
-.PHONY: help build core demo test check prove format clean bench-kernels bench-exchange bench-input bench-train bench-peers
+.PHONY: help build core demo test check prove format wheel clean bench-kernels bench-exchange bench-input bench-train \
+  bench-peers bench-ddp bench-collectives
 help:
 	@echo "make build    the command: $(SUMPTER)"
 	@echo "make core     everything that needs no torch, and its tests, in build/core"
@@ -19,7 +20,9 @@ help:
 	@echo "make check    formatting, clang-tidy, the core's tests under the address and the thread sanitizer"
 	@echo "make prove    the long tests, with their tables"
 	@echo "make bench-kernels | bench-exchange | bench-input | bench-train | bench-peers   [ARGS=--json]"
+	@echo "make bench-ddp | bench-collectives   the torch.distributed backend against gloo (docs/benchmarks.md)   [ARGS=--json]"
 	@echo "make format   clang-format over all C++"
+	@echo "make wheel    the Python package for this Python and its torch, in dist/"
 	@echo "make clean    removes what was built (not .venv)"
 
 build:
@@ -58,10 +61,23 @@ bench-peers: build
 	@tools/setup peers
 	@$(PYTHON) bench/peers/run.py $(ARGS)
 
+bench-ddp: build
+	@$(PYTHON) bench/ddp.py $(ARGS)
+
+bench-collectives: build
+	@$(if $(filter --no-mpi,$(ARGS)),:,tools/setup peers)
+	@$(PYTHON) bench/collectives.py $(ARGS)
+
 format:
 	@tools/setup check
 	@tools/check --files | xargs clang-format -i
 
+wheel:
+	@tools/setup
+	@$(PYTHON) -c 'import scikit_build_core' || { echo 'make: $(PYTHON) has no scikit-build-core: install it with its pip' >&2; exit 1; }
+	@$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist .
+	@ls dist/sumpter-*.whl
+
 clean:
 	@if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name python -exec rm -rf {} +; fi
-	@rm -rf demo
+	@rm -rf demo dist

@@ -12,6 +12,7 @@ namespace sumpter::bench {
 void add_bench_kernels(CLI::App& parent);
 void add_bench_exchange(CLI::App& parent);
 void add_bench_input(CLI::App& parent);
+void add_bench_ping(CLI::App& parent);
 void add_bench_train(CLI::App& parent);  // with torch only
 
 }  // namespace sumpter::bench

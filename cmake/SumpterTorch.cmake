@@ -4,7 +4,7 @@
 #   SUMPTER_PYTHON   a Python that has torch; else the one recorded by tools/setup in build/python, else .venv
 #   Torch_DIR        instead: share/cmake/Torch of a plain libtorch
 #
-# Sets SUMPTER_TORCH_VERSION.
+# Sets SUMPTER_TORCH_VERSION and SUMPTER_TORCH_ROOT, and SUMPTER_TORCH_PYTHON to the Python that has it, if one does.
 set(SUMPTER_PYTHON "" CACHE FILEPATH "A Python that has torch (default: build/python, .venv)")
 set(SUMPTER_TORCH_OLDEST 2.11)
 set(SUMPTER_TORCH_NEWEST 2.15)
@@ -12,6 +12,9 @@ set(SUMPTER_TORCH_NEWEST 2.15)
 # Sets <out> to the Python to ask, or to nothing.
 function(sumpter_find_torch_python out)
   set(python "${SUMPTER_PYTHON}")
+  if(NOT python AND SKBUILD)  # pip: the environment that it installs into, and no other
+    set(python "${Python_EXECUTABLE}")
+  endif()
   if(NOT python AND EXISTS ${PROJECT_SOURCE_DIR}/build/python)
     file(STRINGS ${PROJECT_SOURCE_DIR}/build/python python LIMIT_COUNT 1)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/build/python)
@@ -27,6 +30,11 @@ function(sumpter_ask_python python out_root out_version out_abi)
   execute_process(
     COMMAND ${python} -c "import os, torch; print(os.path.dirname(torch.__file__), torch.__version__, int(torch._C._GLIBCXX_USE_CXX11_ABI), sep=';')"
     OUTPUT_VARIABLE answer ERROR_VARIABLE complaint RESULT_VARIABLE status OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT status EQUAL 0 AND SKBUILD AND complaint MATCHES "No module named 'torch'")
+    message(FATAL_ERROR "torch is not there: sumpter is built against the torch of the environment that it is installed into. "
+                        "Install torch ${SUMPTER_TORCH_OLDEST} to ${SUMPTER_TORCH_NEWEST} and scikit-build-core there, then: "
+                        "pip install --no-build-isolation .   (without the option pip builds where that torch is not seen)")
+  endif()
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "Looked for torch in ${python}, which cannot import it:\n${complaint}\n"
                         "Run tools/setup, or name a Python that has torch: -DSUMPTER_PYTHON=/path/to/python, "
@@ -93,6 +101,14 @@ target_compile_definitions(sumpter_torch INTERFACE _GLIBCXX_USE_CXX11_ABI=${torc
 # looks for undefined symbols, does not follow.
 target_link_libraries(sumpter_torch INTERFACE -Wl,--no-as-needed ${torch_libraries} -Wl,--as-needed
                                               -Wl,--allow-shlib-undefined)
-target_link_options(sumpter_torch INTERFACE -Wl,-rpath,${torch_root}/lib)
+if(NOT SKBUILD)  # in a wheel, torch lies beside the package (python/CMakeLists.txt)
+  target_link_options(sumpter_torch INTERFACE -Wl,-rpath,${torch_root}/lib)
+endif()
+
+set(SUMPTER_TORCH_ROOT ${torch_root})
+set(SUMPTER_TORCH_PYTHON "")
+if(NOT Torch_DIR)
+  set(SUMPTER_TORCH_PYTHON ${torch_python})
+endif()
 
 message(STATUS "torch ${SUMPTER_TORCH_VERSION}: ${torch_root}")

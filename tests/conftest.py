@@ -1,66 +1,18 @@
-"""What the tests of the command share: the program, and ways to run it."""
+"""What the tests share: the program and ways to run it, and the Python package for this process and those it starts."""
 
-import json
 import os
 import pathlib
-import struct
-import subprocess
-import time
+import sys
 
 import pytest
+from command import BINARY, ROOT, Command
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-BINARY = pathlib.Path(os.environ.get("SUMPTER_BIN", ROOT / "build" / "release" / "bin" / "sumpter"))
-DATA = "synthetic:rows=512,test_rows=256"
+PACKAGE = pathlib.Path(os.environ.get("SUMPTER_PYTHONPATH", ROOT / "build" / "release" / "python"))
 
-
-class Command:
-    """The program under test. Every call gets lenet on a small synthetic set, unless it says otherwise."""
-
-    def __init__(self, directory):
-        self.directory = directory
-
-    def line(self, *arguments):
-        return [str(BINARY), *map(str, arguments)]
-
-    def __call__(self, *arguments, **kwargs):
-        kwargs.setdefault("timeout", 120)
-        kwargs.setdefault("cwd", self.directory)
-        return subprocess.run(self.line(*arguments), capture_output=True, text=True, **kwargs)
-
-    def train_line(self, *arguments, data=DATA, steps=4):
-        length = [] if steps is None else ["--steps", steps]
-        return self.line("train", "--data", data, *length, *arguments)
-
-    def train(self, *arguments, data=DATA, steps=4, **kwargs):
-        kwargs.setdefault("timeout", 120)
-        kwargs.setdefault("cwd", self.directory)
-        return subprocess.run(self.train_line(*arguments, data=data, steps=steps), capture_output=True, text=True, **kwargs)
-
-    def start(self, *arguments, data=DATA, steps=4, **kwargs):
-        return subprocess.Popen(self.train_line(*arguments, data=data, steps=steps), cwd=self.directory, **kwargs)
-
-    def summary(self, *arguments, **kwargs):
-        done = self.train("--json", *arguments, **kwargs)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-
-def write_idx(directory, prefix, images, labels):
-    """An IDX set of uint8 arrays: images [rows, height, width] and labels [rows]."""
-    directory.mkdir(exist_ok=True)
-    images_head, labels_head = struct.pack(">IIII", 0x803, *images.shape), struct.pack(">II", 0x801, len(labels))
-    (directory / f"{prefix}-images-idx3-ubyte").write_bytes(images_head + images.tobytes())
-    (directory / f"{prefix}-labels-idx1-ubyte").write_bytes(labels_head + labels.tobytes())
-
-
-def wait_for_steps(metrics, process, steps=2):
-    """Blocks until the run has written so many steps."""
-    deadline = time.monotonic() + 60
-    while not metrics.exists() or metrics.read_text().count('"step","step"') < steps:
-        assert process.poll() is None, "ended by itself"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+# Before any test imports torch, which then finds the backend.
+if str(PACKAGE) not in sys.path:
+    sys.path.insert(0, str(PACKAGE))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH", "")]))
 
 
 def pytest_configure(config):
@@ -88,3 +40,13 @@ def refused(sumpter):
         return lines[0]
 
     return run
+
+
+@pytest.fixture
+def extension():
+    """The Python package with its extension; a test that needs it fails, and is not left out, where it was not built."""
+    if not any(file.suffix != ".pyi" for file in (PACKAGE / "sumpter").glob("_C.*")):
+        pytest.fail(f"{PACKAGE}/sumpter has no extension: build the target sumpter_python, or name a package by SUMPTER_PYTHONPATH")
+    import sumpter
+
+    return sumpter

@@ -1,12 +1,13 @@
-// MPI's in-place float32 all-reduce as a peer of `sumpter bench exchange` (bench/peer.h has the protocol). A request is
-// BYTES. Between rounds every rank sleeps: a rank that waits inside MPI would keep a core busy while others are
-// measured.
+// MPI's in-place float32 all-reduce as a peer (bench/peer.h has the protocol). A request is `[sequence] BYTES`: each
+// all-reduce is timed for itself, or a sequence of them as one. Between rounds every rank sleeps: a rank that waits
+// inside MPI would keep a core busy while others are measured.
 #include <linux/futex.h>
 #include <mpi.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <climits>
@@ -27,7 +28,20 @@ struct Request {
   std::atomic<std::uint32_t> number{0};
   std::uint64_t bytes = 0;
   int repeats = 0;  // 0 ends
+  bool sequence = false;
 };
+
+// Whether there was one more on standard input.
+bool read_request(std::uint64_t& bytes, int& repeats, bool& sequence) {
+  std::array<char, 64> line{};
+  if (std::fgets(line.data(), line.size(), stdin) == nullptr) return false;
+  const std::string prefix = "sequence ";
+  sequence = std::string(line.data()).starts_with(prefix);
+  unsigned long long count = 0;
+  if (std::sscanf(line.data() + (sequence ? prefix.size() : 0), "%llu %d", &count, &repeats) != 2) return false;
+  bytes = count;
+  return true;
+}
 
 class Requests {
  public:
@@ -46,9 +60,9 @@ class Requests {
   Requests& operator=(const Requests&) = delete;
   ~Requests() { MPI_Win_free(&window_); }
 
-  void publish(std::uint64_t bytes, int repeats) {
-    request_->bytes = bytes;
-    request_->repeats = repeats;
+  // Reads the next one on rank 0, for all.
+  void publish() {
+    if (!read_request(request_->bytes, request_->repeats, request_->sequence)) request_->repeats = 0;
     request_->number.fetch_add(1);
     syscall(SYS_futex, &request_->number, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }
@@ -82,19 +96,23 @@ long wrong_elements(std::vector<float>& values, int rank, int ranks) {
   return wrong;
 }
 
-// On every rank: seconds of all repeats, each from the first rank's start to the last rank's end.
-double time_round(std::vector<float>& values, int rank, int repeats) {
-  std::vector<double> starts(static_cast<std::size_t>(repeats));
+// On every rank: seconds of all repeats, each run (of one all-reduce, or of the whole sequence) from the first rank's
+// start to the last rank's end.
+double time_round(std::vector<float>& values, int rank, int repeats, bool sequence) {
+  const int runs = sequence ? 1 : repeats;
+  // A backward pass rewrites gradients; in a sequence nothing does, and sums of zeros stay what they are.
+  const float value = sequence ? 0.0F : static_cast<float>(rank + 1);
+  std::vector<double> starts(static_cast<std::size_t>(runs));
   std::vector<double> ends(starts.size());
   for (std::size_t i = 0; i < starts.size(); ++i) {
-    std::fill(values.begin(), values.end(), static_cast<float>(rank + 1));  // as a backward pass rewrites gradients
+    std::fill(values.begin(), values.end(), value);
     MPI_Barrier(MPI_COMM_WORLD);
     starts[i] = now();
-    all_reduce(values);
+    for (int done = 0; done < repeats / runs; ++done) all_reduce(values);
     ends[i] = now();
   }
-  MPI_Allreduce(MPI_IN_PLACE, starts.data(), repeats, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
-  MPI_Allreduce(MPI_IN_PLACE, ends.data(), repeats, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, starts.data(), runs, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, ends.data(), runs, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   double seconds = 0;
   for (std::size_t i = 0; i < starts.size(); ++i) seconds += ends[i] - starts[i];
   return seconds;
@@ -105,12 +123,7 @@ void serve(int rank, int ranks) {
   std::vector<float> values;
   if (rank == 0) std::puts("ready"), std::fflush(stdout);
   while (true) {
-    if (rank == 0) {
-      unsigned long long bytes = 0;
-      int repeats = 0;
-      if (std::scanf("%llu %d", &bytes, &repeats) != 2) repeats = 0;
-      requests.publish(bytes, repeats);
-    }
+    if (rank == 0) requests.publish();
     const Request& request = requests.next();
     const int repeats = request.repeats;
     const std::size_t count = request.bytes / sizeof(float);
@@ -121,7 +134,7 @@ void serve(int rank, int ranks) {
       values = std::vector<float>(count);
       wrong = wrong_elements(values, rank, ranks);
     }
-    const double seconds = time_round(values, rank, repeats);
+    const double seconds = time_round(values, rank, repeats, request.sequence);
     if (rank != 0) continue;
     if (wrong != 0) {
       std::printf("error %ld elements of the sum are wrong\n", wrong);

@@ -14,7 +14,9 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sumpter/error.h"
@@ -58,13 +60,17 @@ class Trace;
 struct GroupOptions {
   int members = 1;                             // 1 to 64
   std::size_t piece = std::size_t{128} << 10;  // bytes of one piece; at least 64, a multiple of 64, at most 16 MiB
-  int reducers = 0;  // threads that only sum: of the group (threads), of each member (processes)
-  int window = 4;    // staged rounds in flight, each of one piece per member; 1 to 64
+  // Threads that only sum: of the group (threads), of this member (processes; not compared by connect).
+  int reducers = 0;
+  // Reducer i runs on core reducer_cores[i % size] only; empty: where the system puts it. Not compared by connect.
+  std::vector<int> reducer_cores = {};
+  int window = 4;                                 // staged rounds in flight, each of one piece per member; 1 to 64
   std::chrono::milliseconds time_limit{600'000};  // for one operation, from the moment it is waited for
   Watch watch = Watch::automatic;
-  // Thread members only, processes ignore it; not compared by connect. Not owned, outlives the group; null: none. Each
-  // piece that the counters count is a "sum" {operation, bytes} on the row of the thread that did it ("copy" where the
-  // operation only copies); each stretch of a wait in which there is nothing to help with is a "wait" {operation}.
+  // Thread members and connected processes; forked ones ignore it. Not compared by connect, not owned, outlives the
+  // group; null: none. Each piece that the counters count is a "sum" {operation, bytes} on the row of the thread that
+  // did it ("copy" where the operation only copies); each stretch of a wait in which there is nothing to help with is a
+  // "wait" {operation}.
   Trace* trace = nullptr;
 };
 
@@ -94,6 +100,8 @@ struct AllReduceOptions {
   // its parts are null.
   std::uint64_t rows = 1;
   SumConsumer* consumer = nullptr;  // thread members, f32, sum/average/weighted_mean only; the same one on every member
+  // What the caller has rounded its values to. Changes nothing here: members compare it, and show it where they differ.
+  WireFormat wire = WireFormat::f32;
 };
 
 // What one member's threads did, or what all reducers did; grows for as long as the group lives.
@@ -118,8 +126,8 @@ class MemberState;
 struct Operation;
 }  // namespace exchange
 
-// One operation under way. Buffers must stay where they are until wait() has returned or thrown. Destroying an
-// unfinished Work waits for it and logs what it would have thrown.
+// One operation under way. Buffers must stay where they are until wait() has returned or thrown. Several threads may
+// test it and wait for it at once. Destroying an unfinished Work waits for it and logs what it would have thrown.
 class Work {
  public:
   Work() = default;
@@ -136,6 +144,13 @@ class Work {
   // Blocks, helping with the work, until this member's result is complete and its buffers are its own again. Throws
   // MismatchError, TimeoutError, MemberLostError; then the group is aborted.
   void wait();
+  // The same with a time limit of its own in the place of the group's: when it ends, the group is aborted.
+  void wait(std::chrono::milliseconds time_limit);
+  // Waits so long at most. False when the operation is not finished then: it goes on, and nothing is aborted.
+  bool wait_for(std::chrono::milliseconds duration);
+  // "all_reduce number 7 of 1024 f32, sum: rank 1 (pid 71 on host) had not arrived": what an unfinished operation waits
+  // for at this moment, for messages.
+  std::string pending() const;
 
  private:
   friend class Exchange;
@@ -216,7 +231,9 @@ class Exchange {
   Work begin_all_gather(Part input, Part output, ElementType type);
   // `input` holds members() blocks of output.count elements; block r, reduced, becomes rank r's output.
   Work begin_reduce_scatter(Part input, Part output, const AllReduceOptions& options);
-  Work begin_barrier();
+  // `label` says what the barrier stands for, for members that agree on something done elsewhere: at most 47
+  // characters, compared, and shown where members differ.
+  Work begin_barrier(std::string_view label = {});
 
   void all_reduce(Part part, const AllReduceOptions& options = {}) { begin_all_reduce({&part, 1}, options).wait(); }
   void all_reduce(std::span<float> values, Reduction reduction = Reduction::sum) {
@@ -227,8 +244,22 @@ class Exchange {
 
   // Makes every member raise MemberLostError with this rank and reason. May be called from any thread, more than once.
   void abort(const std::string& reason);
+  // Throws what the group was aborted for; where a member's process has died, aborts it first. Does not block.
+  void check() const;
+
+  // Reducer threads of this member sleep until they are wanted again. Changes who sums, never the sums.
+  void pause_reducers(bool paused);
+
+  // Makes wait_until_called return on every member, now and later on. Once is enough; any thread may call both.
+  void call();
+  // Blocks, asleep, until a member calls. False when `stop` is requested or the group is aborted first.
+  bool wait_until_called(const std::stop_token& stop) const;
 
   ExchangeCounters counters() const;
+  // Bytes of memory that the arena holds now, its slots and what members allocated included.
+  std::size_t arena_bytes() const;
+  // The process of a member.
+  std::int64_t process_of(int rank) const;
 
  private:
   friend class Group;

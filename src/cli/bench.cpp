@@ -12,6 +12,7 @@ void add_bench(CLI::App& parent) {
   bench::add_bench_kernels(*app);
   bench::add_bench_exchange(*app);
   bench::add_bench_input(*app);
+  bench::add_bench_ping(*app);
 #ifdef SUMPTER_HAS_TORCH
   bench::add_bench_train(*app);
 #endif

@@ -34,6 +34,7 @@ void ring_all(const Control& control) {
   for (int rank = 0; rank < control.members(); ++rank) {
     ring(control.rank(rank).waiters);
     ring(control.rank(rank).reducers);
+    ring(control.rank(rank).called);
   }
 }
 

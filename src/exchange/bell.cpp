@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <climits>
 
-#include "base/clock.h"
-
 namespace sumpter::exchange {
 namespace {
 
@@ -19,10 +17,8 @@ constexpr unsigned kWaitsWithoutYield = 100;
 
 // Shared futexes: the same words are waited for by several processes. A failure (a signal, a changed word, a time that
 // has passed) is the same as a wake-up: the caller looks again.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected, std::chrono::microseconds limit) {
-  const timespec time{.tv_sec = static_cast<time_t>(limit.count() / 1'000'000),
-                      .tv_nsec = static_cast<long>(limit.count() % 1'000'000 * 1000)};
-  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, expected, &time, nullptr, 0);
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t expected, const timespec* limit) {
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, expected, limit, nullptr, 0);
 }
 
 void relax() {
@@ -40,6 +36,8 @@ void ring(Bell& bell) {
   bell.epoch.fetch_add(1);
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&bell.epoch), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
+
+void sleep_until_rung(Bell& bell, std::uint32_t epoch) { futex_wait(bell.epoch, epoch, nullptr); }
 
 void Patience::spinning_succeeded() { spins_.store(std::min(spins() * 2, kMostSpins), std::memory_order_relaxed); }
 void Patience::spinning_failed() { spins_.store(std::max(spins() / 2, kFewestSpins), std::memory_order_relaxed); }
@@ -75,8 +73,13 @@ bool Waiter::yield() {
   return true;
 }
 
-void Waiter::sleep(std::uint32_t epoch) {
-  futex_wait(bell_.epoch, epoch, nap_);
+void Waiter::sleep(std::uint32_t epoch, Clock::time_point latest) {
+  const auto left = std::chrono::ceil<std::chrono::microseconds>(latest - Clock::now());
+  const auto nap = std::min(nap_, left).count();
+  if (nap <= 0) return;
+  const timespec limit{.tv_sec = static_cast<time_t>(nap / 1'000'000),
+                       .tv_nsec = static_cast<long>(nap % 1'000'000 * 1000)};
+  futex_wait(bell_.epoch, epoch, &limit);
   nap_ = std::min(nap_ * 2, kLongest);
 }
 

@@ -6,6 +6,7 @@
 
 #include <chrono>
 
+#include "base/clock.h"
 #include "exchange/control.h"
 
 namespace sumpter::exchange {
@@ -15,6 +16,22 @@ inline void signal(std::atomic<std::uint64_t>& word, std::uint64_t value) { word
 
 // Wakes all that sleep at the bell. Cheap when nobody does.
 void ring(Bell& bell);
+
+// Sleeps until the bell has rung since its epoch was read, or for no reason; the caller has counted itself as a
+// sleeper.
+void sleep_until_rung(Bell& bell, std::uint32_t epoch);
+
+// Sleeps until `over` says so, however long that takes: whatever it looks at is stored before the bell is rung.
+template <typename Over>
+void sleep_until(Bell& bell, Over&& over) {
+  bell.sleepers.fetch_add(1);
+  while (true) {
+    const std::uint32_t epoch = bell.epoch.load();
+    if (over()) break;
+    sleep_until_rung(bell, epoch);
+  }
+  bell.sleepers.fetch_sub(1);
+}
 
 // What past waits have taught: how long to spin (long while that succeeds, short after it fails), and whether to yield
 // (not for a while after a yield that took a time slice: others compute on this core, and a sleeper is woken sooner
@@ -38,10 +55,10 @@ class Waiter {
  public:
   Waiter(Bell& bell, Patience& patience) : bell_(bell), patience_(patience) {}
 
-  // Passes some time. Returns true when it has slept: the moment to look at clocks and members. `again` is called once
-  // more before sleeping and tells whether there is something to do after all.
+  // Passes some time, and sleeps until `latest` at most. Returns true when it has slept: the moment to look at clocks
+  // and members. `again` is called once more before sleeping and tells whether there is something to do after all.
   template <typename Again>
-  bool pause(Again&& again) {
+  bool pause(Again&& again, Clock::time_point latest = Clock::time_point::max()) {
     if (spins_ < patience_.spins()) {
       spin();
       return false;
@@ -50,7 +67,7 @@ class Waiter {
     bell_.sleepers.fetch_add(1);
     const std::uint32_t epoch = bell_.epoch.load();
     const bool ready = again();
-    if (!ready) sleep(epoch);
+    if (!ready) sleep(epoch, latest);
     bell_.sleepers.fetch_sub(1);
     return true;
   }
@@ -63,7 +80,7 @@ class Waiter {
 
   void spin();
   bool yield();  // false when it is better not to
-  void sleep(std::uint32_t epoch);
+  void sleep(std::uint32_t epoch, Clock::time_point latest);
 
   Bell& bell_;
   Patience& patience_;

@@ -32,7 +32,7 @@ constexpr std::chrono::milliseconds kRetry{5};
 struct Hello {
   std::int64_t rank = 0;
   std::int64_t protocol = kProtocol;
-  std::int64_t members = 0, piece = 0, reducers = 0, window = 0, time_limit = 0, watch = 0;
+  std::int64_t members = 0, piece = 0, window = 0, time_limit = 0, watch = 0;
 };
 
 enum class Verdict : std::int32_t { welcome, mismatch, missing, wrong_rank };
@@ -49,7 +49,6 @@ Hello hello_of(int rank, const GroupOptions& options) {
   hello.rank = rank;
   hello.members = options.members;
   hello.piece = static_cast<std::int64_t>(options.piece);
-  hello.reducers = options.reducers;
   hello.window = options.window;
   hello.time_limit = options.time_limit.count();
   hello.watch = static_cast<std::int64_t>(options.watch);
@@ -66,7 +65,6 @@ std::optional<std::string> difference(const Hello& ours, const Hello& theirs) {
   const std::pair<const char*, std::int64_t Hello::*> fields[] = {{"the protocol's version", &Hello::protocol},
                                                                   {"members", &Hello::members},
                                                                   {"piece", &Hello::piece},
-                                                                  {"reducers", &Hello::reducers},
                                                                   {"window", &Hello::window},
                                                                   {"time_limit", &Hello::time_limit},
                                                                   {"watch", &Hello::watch}};
@@ -299,7 +297,7 @@ std::shared_ptr<GroupState> meet(int rank, const GroupOptions& options, Rendezvo
                         options.members - 1);
   }
   if (rank == 0) {
-    auto group = std::make_shared<GroupState>(options);
+    auto group = std::make_shared<GroupState>(options, Arena::create(options), Meeting::connected);
     if (options.members > 1) Host(options, rendezvous).welcome(group->arena().file());
     return group;
   }
@@ -315,7 +313,7 @@ std::shared_ptr<GroupState> meet(int rank, const GroupOptions& options, Rendezvo
   }
   auto [answer, file] = receive_answer(host.get());
   if (answer.verdict != Verdict::welcome) refuse(answer);
-  return std::make_shared<GroupState>(options, Arena(std::move(file), options));
+  return std::make_shared<GroupState>(options, Arena(std::move(file), options), Meeting::connected);
 }
 
 }  // namespace sumpter::exchange

@@ -17,7 +17,8 @@ inline constexpr int kMaxMembers = 64;
 inline constexpr std::uint64_t kRing = 64;             // operations that a member may be ahead of the slowest
 inline constexpr std::size_t kSmallBytes = 16 * kKiB;  // operations up to this many bytes per member are small
 inline constexpr std::size_t kMaxSegments = 1024;
-inline constexpr std::uint64_t kProtocol = 1;  // changes with this layout
+inline constexpr std::size_t kLabelBytes = 48;  // of a barrier's label, the zero at its end included
+inline constexpr std::uint64_t kProtocol = 2;   // changes with this layout
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
@@ -39,13 +40,14 @@ struct alignas(kLine) Bell {
 // What a member says about its operation of a number. `ready` holds that number and is stored last.
 struct alignas(kLine) Descriptor {
   std::atomic<std::uint64_t> ready;
-  std::atomic<std::uint64_t> what;    // kind, type, reduction, root (operation.h)
+  std::atomic<std::uint64_t> what;    // kind, type, reduction, root, wire (operation.h)
   std::atomic<std::uint64_t> count;   // elements
   std::atomic<std::uint64_t> layout;  // number of parts and a hash of their counts
   std::atomic<std::uint64_t> input;   // where it lies (arena.h)
   std::atomic<std::uint64_t> output;
   std::atomic<std::uint64_t> rows;
   std::atomic<std::uint64_t> consumer;  // its address; compared, for members of one process only
+  std::atomic<std::uint64_t> label[kLabelBytes / sizeof(std::uint64_t)];  // of a barrier, else old
 };
 
 // One member's share of an operation done in place: number << kIndexBits | pieces claimed, or finished.
@@ -70,6 +72,7 @@ struct alignas(kLine) RankBlock {
   Word heartbeat;
   Bell waiters;   // callers that wait
   Bell reducers;  // reducer threads without work
+  Bell called;    // those who wait to be called
 };
 
 enum class Fault : std::uint32_t { mismatch, timeout, lost };
@@ -99,6 +102,7 @@ struct alignas(kLine) Header {
   std::uint64_t members, piece, window;  // what the layout follows from
   std::atomic<std::uint64_t> end;        // of the file: where the next segment begins
   AbortRecord abort;
+  Word called;  // 1 once a member has called
   Segment segments[kMaxSegments];
 };
 

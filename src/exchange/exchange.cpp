@@ -14,6 +14,17 @@ using exchange::Kind;
 using exchange::MemberState;
 using exchange::Request;
 
+namespace {
+
+// For a child of a member's process: to undo anything would be to undo it for the member, whose threads it does not
+// have.
+void abandon(std::shared_ptr<MemberState> member) {
+  static auto& abandoned = *new std::vector<std::shared_ptr<MemberState>>;
+  abandoned.push_back(std::move(member));
+}
+
+}  // namespace
+
 Work::Work(std::shared_ptr<MemberState> member, std::shared_ptr<exchange::Operation> operation)
     : member_(std::move(member)), operation_(std::move(operation)) {}
 
@@ -27,7 +38,11 @@ Work& Work::operator=(Work&& other) noexcept {
 }
 
 Work::~Work() {
-  if (operation_ == nullptr || operation_->reported) return;
+  if (operation_ == nullptr || operation_->reported.load()) return;
+  if (member_->is_copy()) {
+    abandon(std::move(member_));
+    return;
+  }
   try {
     member_->wait(*operation_);
   } catch (const std::exception& error) {
@@ -37,24 +52,42 @@ Work::~Work() {
   }
 }
 
-bool Work::test() {
-  if (!valid()) raise<RequestError>("test() of a Work without an operation");
+namespace {
+
+// What `action` throws has been told to the owner of the operation: its Work need not log it any more.
+template <typename Action>
+auto reporting(exchange::Operation* operation, const char* name, Action&& action) {
+  if (operation == nullptr) raise<RequestError>("{}() of a Work without an operation", name);
   try {
-    return member_->test(*operation_);
+    return action(*operation);
   } catch (...) {
-    operation_->reported = true;
+    operation->reported.store(true);
     throw;
   }
 }
 
+}  // namespace
+
+bool Work::test() {
+  return reporting(operation_.get(), "test", [&](auto& operation) { return member_->test(operation); });
+}
+
 void Work::wait() {
-  if (!valid()) raise<RequestError>("wait() of a Work without an operation");
-  try {
-    member_->wait(*operation_);
-  } catch (...) {
-    operation_->reported = true;
-    throw;
-  }
+  reporting(operation_.get(), "wait", [&](auto& operation) { member_->wait(operation); });
+}
+
+void Work::wait(std::chrono::milliseconds time_limit) {
+  reporting(operation_.get(), "wait", [&](auto& operation) { member_->wait(operation, time_limit); });
+}
+
+bool Work::wait_for(std::chrono::milliseconds duration) {
+  return reporting(operation_.get(), "wait_for",
+                   [&](auto& operation) { return member_->wait_for(operation, duration); });
+}
+
+std::string Work::pending() const {
+  if (!valid()) raise<RequestError>("pending() of a Work without an operation");
+  return member_->pending(*operation_);
 }
 
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept
@@ -70,7 +103,12 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 }
 
 SharedMemory::~SharedMemory() {
-  if (data_ != nullptr) member_->segments().release(data_);
+  if (data_ == nullptr) return;
+  if (member_->is_copy()) {
+    abandon(std::move(member_));
+    return;
+  }
+  member_->segments().release(data_);
 }
 
 Exchange::Exchange(std::shared_ptr<MemberState> member) : member_(std::move(member)) {}
@@ -82,7 +120,12 @@ Exchange& Exchange::operator=(Exchange&& other) noexcept {
 }
 
 Exchange::~Exchange() {
-  if (member_ != nullptr) member_->leave();
+  if (member_ == nullptr) return;
+  if (member_->is_copy()) {
+    abandon(std::move(member_));
+    return;
+  }
+  member_->leave();
 }
 
 Exchange Exchange::connect(int rank, const GroupOptions& options, Rendezvous& rendezvous) {
@@ -110,6 +153,7 @@ Work Exchange::begin_all_reduce(std::span<const Part> parts, const AllReduceOpti
                   .reduction = options.reduction,
                   .rows = options.rows,
                   .consumer = options.consumer,
+                  .wire = options.wire,
                   .inputs = {parts.begin(), parts.end()},
                   .outputs = {parts.begin(), parts.end()}};
   for (const Part& part : parts) request.count += part.count;
@@ -143,19 +187,33 @@ Work Exchange::begin_reduce_scatter(Part input, Part output, const AllReduceOpti
                                    .reduction = options.reduction,
                                    .count = output.count,
                                    .rows = options.rows,
+                                   .wire = options.wire,
                                    .inputs = {input},
                                    .outputs = {output}})};
 }
 
-Work Exchange::begin_barrier() { return {member_, member_->begin({.kind = Kind::barrier})}; }
+Work Exchange::begin_barrier(std::string_view label) {
+  return {member_,
+          member_->begin({.kind = Kind::barrier, .label = std::string(label.substr(0, exchange::kLabelBytes - 1))})};
+}
 
 void Exchange::abort(const std::string& reason) { member_->abort(reason); }
+void Exchange::check() const { member_->look(); }
+void Exchange::pause_reducers(bool paused) { member_->pause_reducers(paused); }
+
+void Exchange::call() { member_->call(); }
+bool Exchange::wait_until_called(const std::stop_token& stop) const {
+  const std::shared_ptr<MemberState> member = member_;  // which another thread may be leaving
+  return member->wait_until_called(stop);
+}
 
 ExchangeCounters Exchange::counters() const { return member_->counters(); }
+std::size_t Exchange::arena_bytes() const { return member_->arena_bytes(); }
+std::int64_t Exchange::process_of(int rank) const { return member_->process_of(rank); }
 
 Group::Group(const GroupOptions& options) {
   exchange::check_options(options);
-  state_ = std::make_shared<exchange::GroupState>(options);
+  state_ = std::make_shared<exchange::GroupState>(options, exchange::Arena::create(options), exchange::Meeting::joined);
 }
 Group::Group(Group&&) noexcept = default;
 Group& Group::operator=(Group&&) noexcept = default;

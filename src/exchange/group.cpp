@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "exchange/abort.h"
 #include "exchange/bell.h"
 #include "exchange/watch.h"
@@ -31,10 +32,19 @@ void check_options(const GroupOptions& options) {
   if (options.time_limit.count() <= 0) {
     raise<RequestError>("group option time_limit is {} ms; it must be positive", options.time_limit.count());
   }
+  if (options.reducer_cores.empty()) return;
+  const std::vector<int> usable = numbers_of_usable_cores();
+  for (const int core : options.reducer_cores) {
+    if (std::find(usable.begin(), usable.end(), core) == usable.end()) {
+      raise<RequestError>("group option reducer_cores has core {}, which this process may not use; it may use {}", core,
+                          fmt::join(usable, ", "));
+    }
+  }
 }
 
-GroupState::GroupState(const GroupOptions& options, Arena arena)
+GroupState::GroupState(const GroupOptions& options, Arena arena, Meeting meeting)
     : options_(options),
+      meeting_(meeting),
       arena_(std::move(arena)),
       published_(static_cast<std::size_t>(options.members) * kRing),
       reducer_tallies_(static_cast<std::size_t>(options.reducers)) {}
@@ -84,6 +94,8 @@ bool GroupState::join(int rank) {
 }
 
 bool GroupState::one_process() const {
+  // Threads of one process that connected know nothing of each other's requests.
+  if (meeting_ == Meeting::connected) return options_.members == 1;
   const RankBlock& first = control().rank(0);
   const auto alike = [&](int rank) {
     const RankBlock& other = control().rank(rank);

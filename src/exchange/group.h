@@ -29,18 +29,20 @@ struct alignas(kLine) Tally {
   }
 };
 
+// How members come together: in one GroupState, which they inherit where they are forked, or with one each.
+enum class Meeting : std::uint8_t { joined, connected };
+
 class GroupState {
  public:
-  // Throws SystemError.
-  explicit GroupState(const GroupOptions& options) : GroupState(options, Arena::create(options)) {}
-  GroupState(const GroupOptions& options, Arena arena);
+  GroupState(const GroupOptions& options, Arena arena, Meeting meeting);
 
   const GroupOptions& options() const { return options_; }
+  Meeting meeting() const { return meeting_; }
   const Arena& arena() const { return arena_; }
   const Control& control() const { return arena_.control(); }
 
   // Takes the rank and waits for the others. Throws RequestError, TimeoutError, or why the group was aborted meanwhile.
-  // True when all turned out to be threads of this process.
+  // True when all turned out to be threads of this process that share this state.
   bool join(int rank);
 
   // The request of a rank's operation, for members of the same process: written before the operation is posted, kept
@@ -60,7 +62,8 @@ class GroupState {
   std::string missing() const;
   bool one_process() const;
 
-  GroupOptions options_;
+  const GroupOptions options_;
+  const Meeting meeting_;
   Arena arena_;
   std::vector<std::shared_ptr<const Operation>> published_;
   std::vector<Tally> reducer_tallies_;

@@ -13,7 +13,7 @@ MemberState::MemberState(std::shared_ptr<GroupState> group, int rank)
       control_(group_->control()),
       rank_(rank),
       one_process_(group_->join(rank)),
-      trace_(one_process_ ? group_->options().trace : nullptr),
+      trace_(one_process_ || group_->meeting() == Meeting::connected ? group_->options().trace : nullptr),
       membership_(control_, rank),
       segments_(group_->arena()),
       watch_(control_, rank, group_->options().watch),
@@ -22,7 +22,8 @@ MemberState::MemberState(std::shared_ptr<GroupState> group, int rank)
   auto& tallies = one_process_ ? group_->reducer_tallies() : reducer_tallies_;
   for (std::size_t i = 0; i < tallies.size(); ++i) {
     if (one_process_ && static_cast<int>(i % static_cast<std::size_t>(members())) != rank_) continue;
-    reducers_.emplace_back([this, &tally = tallies[i]](const std::stop_token& stop) { reduce_until(stop, tally); });
+    reducers_.emplace_back(
+        [this, i, &tally = tallies[i]](const std::stop_token& stop) { reduce_until(stop, i, tally); });
   }
 }
 
@@ -34,6 +35,7 @@ void Membership::end() const {
 }
 
 void MemberState::leave() {
+  if (is_copy()) return;
   std::call_once(left_, [this] {
     // In this order: who has left writes into nobody's memory any more.
     for (std::jthread& reducer : reducers_) reducer.request_stop();
@@ -48,7 +50,6 @@ void MemberState::ring_waiters() const {
 }
 
 void MemberState::ring_reducers() const {
-  if (group_->options().reducers == 0) return;
   for (int rank = 0; rank < members(); ++rank) ring(control_.rank(rank).reducers);
 }
 
@@ -100,6 +101,11 @@ Places MemberState::places_of(const Request& request) const {
 }
 
 std::shared_ptr<Operation> MemberState::begin(Request request) {
+  if (is_copy()) {
+    raise<RequestError>(
+        "process {} was forked from member {}, process {}, and is no member itself: it cannot take part", getpid(),
+        rank_, process_);
+  }
   check(request);
   if (aborted(control_)) {
     retire();
@@ -148,6 +154,13 @@ void MemberState::post(const std::shared_ptr<Operation>& operation) {
   }
   ring_waiters();
   if (!small) ring_reducers();
+}
+
+std::int64_t MemberState::process_of(int rank) const {
+  if (rank < 0 || rank >= members()) {
+    raise<RequestError>("the group of {} members has no rank {}", members(), rank);
+  }
+  return static_cast<std::int64_t>(control_.rank(rank).pid.load());
 }
 
 ExchangeCounters MemberState::counters() const {

@@ -5,13 +5,18 @@
 // parallel.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,6 +57,8 @@ class MemberState {
   ~MemberState();
 
   int rank() const { return rank_; }
+  // In a child of the member's process, which has a copy of all of this and is not the member.
+  bool is_copy() const { return getpid() != process_; }
   int members() const { return control_.members(); }
   Segments& segments() { return segments_; }
   bool readable_by_all(const void* data, std::size_t bytes) const;
@@ -59,13 +66,31 @@ class MemberState {
   // Posts the operation. Blocks, helping, while this member is kRing operations ahead of another.
   std::shared_ptr<Operation> begin(Request request);
   bool test(Operation& operation);
-  void wait(Operation& operation);
+  // Without a limit of its own, the group's.
+  void wait(Operation& operation, std::optional<std::chrono::milliseconds> limit = std::nullopt);
+  bool wait_for(Operation& operation, std::chrono::milliseconds duration);
+  std::string pending(const Operation& operation) const;
   void abort(const std::string& reason);
+  // Throws why the group is aborted; it is, once a member's process has died.
+  void look();
+  void pause_reducers(bool paused);
+  void call();
+  bool wait_until_called(const std::stop_token& stop);
   // Tells the others that this member will do no more, and stops its threads.
   void leave();
   ExchangeCounters counters() const;
+  std::size_t arena_bytes() const { return group_->arena().held_bytes(); }
+  std::int64_t process_of(int rank) const;
 
  private:
+  // Who makes a step: a reducer makes none while reducers are paused.
+  enum class By : std::uint8_t { caller, reducer };
+  // How long a wait may last, and whether its end is a fault of the group.
+  struct Limit {
+    std::chrono::milliseconds time;
+    bool aborts;
+  };
+
   // begin: member.cpp
   void check(const Request& request) const;
   Places places_of(const Request& request) const;
@@ -73,8 +98,8 @@ class MemberState {
   void post(const std::shared_ptr<Operation>& operation);
 
   // One step of work: progress.cpp. Faults in it abort the group.
-  bool progress(Tally& tally);
-  bool step(Tally& tally);
+  bool progress(Tally& tally, By by = By::caller);
+  bool step(Tally& tally, By by);
   bool posted_by_all(std::uint64_t number) const;
   bool settle(Tally& tally);
   bool complete(const Operation& operation, Tally& tally);
@@ -96,14 +121,21 @@ class MemberState {
   }
   std::shared_ptr<Operation> claimable() const;
   bool claim_piece(Operation& operation, Tally& tally);
-  void reduce_until(const std::stop_token& stop, Tally& tally);
+  void reduce_until(const std::stop_token& stop, std::size_t index, Tally& tally);
+  void sleep_while_paused(const std::stop_token& stop);
 
   // Waiting and faults: wait.cpp
   void make_room(const Operation& operation);
   template <typename Done>
-  void wait_until(const Operation& operation, std::uint64_t needed, Done&& done);
+  bool wait_until(const Operation& operation, std::uint64_t needed, Limit limit, Done&& done);
   bool look_for_losses(const Operation& operation, std::uint64_t needed);
-  void time_out(const Operation& operation, std::uint64_t needed);
+  void time_out(const Operation& operation, std::uint64_t needed, std::chrono::milliseconds limit);
+  // Who keeps this member waiting, at least one, and with what.
+  struct Late {
+    std::vector<int> ranks;
+    std::string text;  // "rank 1 (pid 71 on host) had not arrived"
+  };
+  Late late(const Operation& operation, std::uint64_t needed) const;
   std::string name(int rank) const;
   std::vector<int> laggards(const Operation& operation, std::uint64_t needed) const;
   void fault(const std::exception_ptr& error);
@@ -125,6 +157,7 @@ class MemberState {
   const std::shared_ptr<GroupState> group_;
   const Control control_;
   const int rank_;
+  const pid_t process_ = getpid();
   const bool one_process_;
   Trace* const trace_;  // null where nothing is traced
   const Membership membership_;
@@ -137,6 +170,8 @@ class MemberState {
   std::uint64_t staged_rounds_ = 0;               // of all matched operations
   bool staging_reserved_ = false;
   bool retired_ = false;
+  std::atomic<bool> paused_{false};  // stored under the mutex
+  std::condition_variable_any unpaused_;
 
   std::mutex watch_mutex_;
   MemberWatch watch_;

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <iterator>
 #include <limits>
 #include <string_view>
 
@@ -36,23 +39,46 @@ std::uint64_t layout_of(const Request& request) {
 
 std::uint64_t what_of(const Request& request) {
   return static_cast<std::uint64_t>(request.kind) | static_cast<std::uint64_t>(request.type) << 8 |
-         static_cast<std::uint64_t>(request.reduction) << 16 | static_cast<std::uint64_t>(request.root) << 24;
+         static_cast<std::uint64_t>(request.reduction) << 16 | static_cast<std::uint64_t>(request.root) << 24 |
+         static_cast<std::uint64_t>(request.wire) << 32;
 }
+
+bool is_barrier(std::uint64_t what) { return static_cast<Kind>(what & 0xff) == Kind::barrier; }
 
 // The details that follow the kind: " of 1024 f32, sum".
 std::string details(std::uint64_t what, std::uint64_t count) {
   const auto kind = static_cast<Kind>(what & 0xff);
-  if (kind == Kind::barrier) return "";
+  if (is_barrier(what)) return "";
   std::string text = fmt::format(" of {} {}", count, name_of(static_cast<ElementType>(what >> 8 & 0xff)));
   if (kind == Kind::all_reduce || kind == Kind::reduce_scatter) {
     text += fmt::format(", {}", name_of(static_cast<Reduction>(what >> 16 & 0xff)));
+    const auto wire = static_cast<WireFormat>(what >> 32 & 0xff);
+    if (wire != WireFormat::f32) text += fmt::format(", in {}", name_of(wire));
   }
-  if (kind == Kind::broadcast) text += fmt::format(", root {}", what >> 24);
+  if (kind == Kind::broadcast) text += fmt::format(", root {}", what >> 24 & 0xff);
   return text;
+}
+
+using Label = std::array<std::uint64_t, kLabelBytes / sizeof(std::uint64_t)>;
+
+Label label_of(const Request& request) {
+  Label words{};
+  std::memcpy(words.data(), request.label.data(), std::min(request.label.size(), kLabelBytes - 1));
+  return words;
+}
+Label label_of(const Descriptor& descriptor) {
+  Label words;
+  std::transform(std::begin(descriptor.label), std::end(descriptor.label), words.begin(),
+                 [](const auto& word) { return word.load(kRelaxed); });
+  return words;
 }
 
 std::string describe(const Descriptor& descriptor) {
   const std::uint64_t what = descriptor.what.load(kRelaxed);
+  if (is_barrier(what)) {
+    const Label label = label_of(descriptor);
+    if (label.front() != 0) return reinterpret_cast<const char*>(label.data());  // its last byte is zero
+  }
   std::string text{name_of(static_cast<Kind>(what & 0xff))};
   text += details(what, descriptor.count.load(kRelaxed));
   const std::uint64_t parts = descriptor.layout.load(kRelaxed) >> 40;
@@ -85,6 +111,7 @@ void fill_with_nan(ElementType type, void* data, std::size_t count) {
 
 std::string describe(const Operation& operation) {
   const Request& request = operation.request;
+  if (!request.label.empty()) return fmt::format("{}, number {}", request.label, operation.number);
   return fmt::format("{} number {}{}", name_of(request.kind), operation.number,
                      details(what_of(request), request.count));
 }
@@ -97,11 +124,15 @@ void write_descriptor(Descriptor& descriptor, const Request& request, const Plac
   descriptor.output.store(places.output, kRelaxed);
   descriptor.rows.store(request.rows, kRelaxed);
   descriptor.consumer.store(reinterpret_cast<std::uintptr_t>(request.consumer), kRelaxed);
+  if (request.kind != Kind::barrier) return;  // nobody looks at the label then, nor brings its line into the cache
+  const Label label = label_of(request);
+  for (std::size_t i = 0; i < label.size(); ++i) descriptor.label[i].store(label[i], kRelaxed);
 }
 
 bool same_request(const Descriptor& a, const Descriptor& b) {
   return a.what.load(kRelaxed) == b.what.load(kRelaxed) && a.count.load(kRelaxed) == b.count.load(kRelaxed) &&
-         a.layout.load(kRelaxed) == b.layout.load(kRelaxed) && a.consumer.load(kRelaxed) == b.consumer.load(kRelaxed);
+         a.layout.load(kRelaxed) == b.layout.load(kRelaxed) && a.consumer.load(kRelaxed) == b.consumer.load(kRelaxed) &&
+         (!is_barrier(a.what.load(kRelaxed)) || label_of(a) == label_of(b));
 }
 
 std::string describe_mismatch(const Control& control, std::uint64_t number, int first, int second) {

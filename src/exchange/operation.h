@@ -26,6 +26,8 @@ struct Request {
   std::size_t count = 0;
   std::uint64_t rows = 1;
   SumConsumer* consumer = nullptr;
+  WireFormat wire = WireFormat::f32;  // compared only
+  std::string label = {};             // of a barrier, shorter than kLabelBytes
   std::vector<Part> inputs = {}, outputs = {};
 
   std::size_t element() const { return size_of(type); }
@@ -61,7 +63,7 @@ struct Operation {
   const std::uint64_t number;
   const Request request;
   std::atomic<bool> finished{false};
-  bool reported = false;  // what it would throw has been thrown to its owner
+  std::atomic<bool> reported{false};  // what it would throw has been thrown to its owner
 
   // All below is set, under the member's mutex, once all members have posted the operation and were found to agree;
   // what reducers read of it does not change afterwards.
@@ -75,7 +77,7 @@ struct Operation {
   std::uint64_t rounds = 0, copied_in = 0, summed = 0, copied_out = 0;
 };
 
-// "all_reduce number 12 of 1024 f32, sum".
+// "all_reduce number 12 of 1024 f32, sum"; "gather to rank 1, number 12" of a barrier with a label.
 std::string describe(const Operation& operation);
 
 // Where a member's input and output lie, for processes.

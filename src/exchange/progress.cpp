@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/thread.h"
 #include "exchange/member.h"
 #include "exchange/transfer.h"
 
@@ -39,20 +38,20 @@ class InFlight {
 
 }  // namespace
 
-bool MemberState::progress(Tally& tally) {
+bool MemberState::progress(Tally& tally, By by) {
   try {
-    return step(tally);
+    return step(tally, by);
   } catch (...) {
     fault(std::current_exception());
     return true;
   }
 }
 
-bool MemberState::step(Tally& tally) {
+bool MemberState::step(Tally& tally, By by) {
   std::shared_ptr<Operation> operation;
   {
     const std::lock_guard lock(mutex_);
-    if (aborted(control_)) return false;
+    if (aborted(control_) || (by == By::reducer && paused_.load())) return false;
     if (settle(tally) || staged_step(tally)) return true;
     operation = claimable();
   }
@@ -302,20 +301,6 @@ void MemberState::count(const Operation& operation, Tally& tally, std::size_t by
   if (begin == Clock::time_point()) return;
   trace_->span(operation.request.reduces() ? "sum" : "copy", begin, Clock::now(), operation_argument(operation),
                {"bytes", static_cast<std::int64_t>(bytes)});
-}
-
-void MemberState::reduce_until(const std::stop_token& stop, Tally& tally) {
-  name_this_thread("reducer");
-  Patience patience;
-  Waiter waiter(own().reducers, patience);
-  const auto over = [&] { return stop.stop_requested() || aborted(control_); };
-  while (!over()) {
-    if (progress(tally)) {
-      waiter.progressed();
-    } else {
-      waiter.pause([&] { return over() || progress(tally); });
-    }
-  }
 }
 
 }  // namespace sumpter::exchange

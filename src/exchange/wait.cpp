@@ -11,20 +11,26 @@
 namespace sumpter::exchange {
 namespace {
 
-constexpr std::chrono::milliseconds kLookAround{20};  // how often a waiting member looks at clocks and members
-constexpr double kDrain = 1.0;                        // seconds that another process's claims are waited for
+constexpr std::chrono::milliseconds kLookAround{20};        // how often a waiting member looks at clocks and members
+constexpr std::chrono::hours kLongestWait{24 * 365 * 100};  // what clocks can add without running over
+constexpr double kDrain = 1.0;                              // seconds that another process's claims are waited for
 
 }  // namespace
 
-// Done once done() says so. Until then helps; every now and then looks whether the members that have not left operation
-// `needed` can still do so.
+// True once done() says so, false when the time is over and that is no fault. Until then helps; every now and then
+// looks whether the members that have not left operation `needed` can still do so.
 template <typename Done>
-void MemberState::wait_until(const Operation& operation, std::uint64_t needed, Done&& done) {
-  if (done()) return;
+bool MemberState::wait_until(const Operation& operation, std::uint64_t needed, Limit limit, Done&& done) {
+  if (done()) return true;
   std::optional<TraceSpan> idle;  // while there is nothing to help with
   const auto start = Clock::now();
+  const auto end =
+      start + std::clamp<std::chrono::milliseconds>(limit.time, std::chrono::milliseconds(0), kLongestWait);
   auto looked = start;
   Waiter waiter(own().waiters, patience_);
+  const auto count_time = [&] {
+    nanoseconds_waited_.fetch_add((Clock::now() - start) / std::chrono::nanoseconds(1), std::memory_order_relaxed);
+  };
   while (!done()) {
     if (aborted(control_)) {
       retire();
@@ -34,24 +40,36 @@ void MemberState::wait_until(const Operation& operation, std::uint64_t needed, D
     if (progress(own_tally_)) {
       idle.reset();
       waiter.progressed();
-      continue;
+      if (limit.aborts || Clock::now() < end) continue;
+      count_time();
+      return done();
     }
     if (trace_ != nullptr && !idle) idle.emplace(trace_, "wait", operation_argument(operation));
-    const bool slept = waiter.pause([&] { return done() || aborted(control_) || progress(own_tally_); });
-    if (slept && Clock::now() - looked > kLookAround) {
-      looked = Clock::now();
-      const bool lost = look_for_losses(operation, needed);
-      if (!lost && looked - start > group_->options().time_limit) time_out(operation, needed);
+    const bool slept = waiter.pause([&] { return done() || aborted(control_) || progress(own_tally_); }, end);
+    if (!slept) continue;
+    const auto now = Clock::now();
+    bool lost = false;
+    if (now - looked > kLookAround) {
+      looked = now;
+      lost = look_for_losses(operation, needed);
+    }
+    if (lost || now < end) continue;
+    if (limit.aborts) {
+      time_out(operation, needed, limit.time);
+    } else {
+      count_time();
+      return done();
     }
   }
-  nanoseconds_waited_.fetch_add((Clock::now() - start) / std::chrono::nanoseconds(1), std::memory_order_relaxed);
+  count_time();
+  return true;
 }
 
 // The descriptor, share and small slot of this number were last used kRing operations ago.
 void MemberState::make_room(const Operation& operation) {
   if (operation.number <= kRing + left_by_all_) return;
   const std::uint64_t needed = operation.number - kRing;
-  wait_until(operation, needed, [&] {
+  wait_until(operation, needed, {group_->options().time_limit, true}, [&] {
     std::uint64_t least = ~std::uint64_t{0};
     for (int rank = 0; rank < members(); ++rank) least = std::min(least, control_.rank(rank).left.value.load());
     left_by_all_ = least;
@@ -59,8 +77,15 @@ void MemberState::make_room(const Operation& operation) {
   });
 }
 
-void MemberState::wait(Operation& operation) {
-  wait_until(operation, operation.number, [&] { return operation.finished.load(std::memory_order_acquire); });
+void MemberState::wait(Operation& operation, std::optional<std::chrono::milliseconds> limit) {
+  wait_until(operation, operation.number, {limit.value_or(group_->options().time_limit), true},
+             [&] { return operation.finished.load(std::memory_order_acquire); });
+}
+
+bool MemberState::wait_for(Operation& operation, std::chrono::milliseconds duration) {
+  const bool finished = wait_until(operation, operation.number, {duration, false},
+                                   [&] { return operation.finished.load(std::memory_order_acquire); });
+  return finished || test(operation);  // which notices faults also where only short times are waited
 }
 
 bool MemberState::test(Operation& operation) {
@@ -100,16 +125,28 @@ bool MemberState::look_for_losses(const Operation& operation, std::uint64_t need
   return false;
 }
 
-void MemberState::time_out(const Operation& operation, std::uint64_t needed) {
-  const std::vector<int> ranks = laggards(operation, needed);
-  std::string names;
-  for (const int rank : ranks) names += (names.empty() ? "" : ", ") + name(rank);
+void MemberState::time_out(const Operation& operation, std::uint64_t needed, std::chrono::milliseconds limit) {
+  const Late found = late(operation, needed);
+  abort_group(control_, Fault::timeout, found.ranks.front(), operation.number,
+              fmt::format("{}: after {:.1f} s {}", describe(operation), Seconds(limit).count(), found.text));
+}
+
+std::string MemberState::pending(const Operation& operation) const {
+  const std::string text = late(operation, operation.number).text;
+  // Looked at last: what was found of an operation that has ended since means nothing.
+  const bool finished = operation.finished.load(std::memory_order_acquire);
+  return fmt::format("{}: {}", describe(operation), finished ? "finished" : text);
+}
+
+MemberState::Late MemberState::late(const Operation& operation, std::uint64_t needed) const {
   const bool posted = needed == operation.number && posted_by_all(operation.number);
-  abort_group(
-      control_, Fault::timeout, ranks.empty() ? -1 : ranks.front(), operation.number,
-      fmt::format("{}: after {:.1f} s {} {}", describe(operation), Seconds(group_->options().time_limit).count(),
-                  names.empty() ? "nobody" : names,
-                  posted ? "had not done its part" : fmt::format("had not arrived at operation number {}", needed)));
+  Late found{laggards(operation, needed), {}};
+  if (found.ranks.empty()) found.ranks = {rank_};  // all others have done everything
+  for (const int rank : found.ranks) found.text += (found.text.empty() ? "" : ", ") + name(rank);
+  found.text += posted                       ? " had not done its part"
+                : needed == operation.number ? " had not arrived"
+                                             : fmt::format(" had not finished operation number {}", needed);
+  return found;
 }
 
 // The others that keep this member waiting.
@@ -124,7 +161,7 @@ std::vector<int> MemberState::laggards(const Operation& operation, std::uint64_t
   auto unfinished = which([&](int, const RankBlock& block) { return block.left.value.load() < needed; });
   if (needed != operation.number) return unfinished;
   auto ranks = which([&](int rank, const RankBlock&) {
-    return control_.descriptor(needed, rank).ready.load(std::memory_order_acquire) != needed;
+    return control_.descriptor(needed, rank).ready.load(std::memory_order_acquire) < needed;
   });
   if (!ranks.empty()) return ranks;
   ranks = which([](int, const RankBlock& block) { return block.in_flight.value.load() > 0; });
@@ -140,6 +177,39 @@ std::vector<int> MemberState::laggards(const Operation& operation, std::uint64_t
 
 void MemberState::abort(const std::string& reason) {
   abort_group(control_, Fault::lost, rank_, 0, fmt::format("{} aborted the group: {}", name(rank_), reason));
+}
+
+void MemberState::look() {
+  for (int rank = 0; rank < members() && !aborted(control_); ++rank) {
+    if (rank == rank_) continue;
+    {
+      const std::lock_guard lock(watch_mutex_);
+      if (!watch_.died(rank)) continue;
+    }
+    // Looked at in this order: who has left in peace said so before its process ended.
+    if (control_.rank(rank).presence.load() == Presence::left) continue;
+    abort_group(control_, Fault::lost, rank, 0, fmt::format("{} died", name(rank)));
+  }
+  if (aborted(control_)) raise_abort();
+}
+
+void MemberState::call() {
+  signal(control_.header().called.value, 1);
+  for (int rank = 0; rank < members(); ++rank) ring(control_.rank(rank).called);
+}
+
+bool MemberState::wait_until_called(const std::stop_token& stop) {
+  std::atomic<bool> stopped{false};
+  const std::stop_callback wake(stop, [&] {
+    stopped.store(true);
+    ring(own().called);
+  });
+  bool called = false;
+  sleep_until(own().called, [&] {
+    called = control_.header().called.value.load() != 0;
+    return called || stopped.load() || aborted(control_) || own().presence.load() == Presence::left;
+  });
+  return called;
 }
 
 // Something that this member's threads called has thrown.

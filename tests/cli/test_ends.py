@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import wait_for_steps
+from command import wait_for_steps
 
 LONG = 1_000_000
 

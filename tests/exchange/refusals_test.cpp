@@ -1,5 +1,6 @@
 // What the exchange refuses: operations that differ between members, options out of range, ranks taken twice, members
 // that never come.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "base/thread.h"
 #include "sumpter/exchange.h"
 #include "tests/exchange/buffers.h"
+#include "tests/support/error_of.h"
 #include "tests/support/members.h"
 #include "tests/support/temporary_directory.h"
 
@@ -64,8 +67,8 @@ Begin reduce_scatter(std::size_t count, AllReduceOptions options = {}) {
     return exchange.begin_reduce_scatter({values, kMembers * count}, {values + kMembers * count, count}, options);
   };
 }
-Begin barrier() {
-  return [](Exchange& exchange, float*) { return exchange.begin_barrier(); };
+Begin barrier(std::string label = {}) {
+  return [label = std::move(label)](Exchange& exchange, float*) { return exchange.begin_barrier(label); };
 }
 
 struct Difference {
@@ -97,6 +100,31 @@ const std::vector<Difference>& differences() {
       {"root_long", broadcast(200'000, 0), broadcast(200'000, 1), {"0", "1"}},
       {"parts", all_reduce({1'000, 2'000}), all_reduce({2'000, 1'000}), {"parts"}},
       {"parts_long", all_reduce({100'000, 50'000}), all_reduce({150'000}), {"parts"}},
+      {"wire",
+       all_reduce({3'000}, {.wire = WireFormat::bf16}),
+       all_reduce({3'000}),
+       {"rank 0: all_reduce of 3000 f32, sum, in bf16; rank 1: all_reduce of 3000 f32, sum"}},
+      {"wire_long",
+       reduce_scatter(50'000, {.reduction = Reduction::average, .wire = WireFormat::f16}),
+       reduce_scatter(50'000, {.reduction = Reduction::average, .wire = WireFormat::i8}),
+       {"rank 0: reduce_scatter of 50000 f32, average, in f16; rank 1: reduce_scatter of 50000 f32, average, in i8"}},
+      {"label",
+       barrier("gather of 12 f32 to rank 1"),
+       barrier("scatter of 12 f32 from rank 0"),
+       {"rank 0: gather of 12 f32 to rank 1; rank 1: scatter of 12 f32 from rank 0"}},
+      {"label_and_none", barrier("gather of 12 f32"), barrier(), {"rank 0: gather of 12 f32; rank 1: barrier"}},
+      {"label_and_operation",
+       all_reduce({12}),
+       barrier("gather of 12 f32 to rank 1"),
+       {"rank 0: all_reduce of 12 f32, sum; rank 1: gather of 12 f32 to rank 1"}},
+      {"label_and_long_operation",
+       barrier("gather of 12 f32 to rank 1"),
+       all_reduce({150'000}),
+       {"rank 0: gather of 12 f32 to rank 1; rank 1: all_reduce of 150000 f32, sum"}},
+      {"label_last_character",
+       barrier(std::string(46, 'x') + "a"),
+       barrier(std::string(46, 'x') + "b"),
+       {"rank 0: " + std::string(46, 'x') + "a; rank 1: " + std::string(46, 'x') + "b"}},
       {"consumer", all_reduce({150'000}), all_reduce({150'000}, {.consumer = &one_consumer}), {"consumer"}, true},
       {"consumers",
        all_reduce({150'000}, {.consumer = &other_consumer}),
@@ -191,6 +219,40 @@ TEST(Exchange, MismatchAmongOperationsInFlightLeavesTheFinishedOnesAlone) {
     for (const Outcome& outcome : outcomes) {
       EXPECT_TRUE(outcome.done) << describe(outcome);
     }
+  }
+}
+
+TEST(Exchange, LabelsThatAreAlikeUpToTheirCutAgree) {
+  for (const As as : {As::threads, As::processes}) {
+    Group group({.members = kMembers});
+    const auto outcomes = run_members(kMembers, as, [&](Member& me) {
+      Exchange exchange = group.join(me.rank());
+      exchange.begin_barrier("gather of 12 f32 to rank 1").wait();
+      exchange.begin_barrier(std::string(47, 'x') + std::string(static_cast<std::size_t>(me.rank()), 'y')).wait();
+      // Numbers 66 to 70 lie where 2 to 6 lay; some of those that had a label have none now, and some do not end alike.
+      for (int i = 3; i <= 65; ++i) exchange.begin_barrier("step " + std::to_string(i)).wait();
+      exchange.barrier();
+      for (int i = 67; i <= 70; ++i) exchange.begin_barrier("s").wait();
+      me.give(std::to_string(exchange.counters().operations));
+    });
+    for (const Outcome& outcome : outcomes) {
+      EXPECT_TRUE(outcome.done) << describe(outcome);
+      EXPECT_EQ(outcome.result, "70");
+    }
+  }
+}
+
+TEST(Exchange, ReducerCoreThatTheProcessMayNotUseIsNamed) {
+  const std::vector<int> usable = numbers_of_usable_cores();
+  for (const int core : {-1, 1'024}) {
+    const std::string message =
+        fmt::format("group option reducer_cores has core {}, which this process may not use; it may use {}", core,
+                    fmt::join(usable, ", "));
+    const GroupOptions options{.reducers = 1, .reducer_cores = {usable.at(0), core}};
+    EXPECT_EQ(tests::error_of<RequestError>([&] { const Group group(options); }), message);
+    const tests::TemporaryDirectory meeting;
+    FileRendezvous rendezvous(meeting.path());
+    EXPECT_EQ(tests::error_of<RequestError>([&] { Exchange::connect(0, options, rendezvous); }), message);
   }
 }
 

@@ -21,6 +21,7 @@
 #include "sumpter/exchange.h"
 #include "tests/exchange/buffers.h"
 #include "tests/support/members.h"
+#include "tests/support/temporary_directory.h"
 
 namespace sumpter {
 namespace {
@@ -153,14 +154,45 @@ TEST(ExchangeTrace, ShowsWhereAMemberWaits) {
   EXPECT_GT(waits[0].at("dur").get<double>(), 0.0);
 }
 
-TEST(ExchangeTrace, IsNotWrittenByProcesses) {
+TEST(ExchangeTrace, IsWrittenByEachProcessThatConnected) {
+  const tests::TemporaryDirectory meeting;
+  const auto outcomes = run_members(3, As::processes, [&](Member& me) {
+    name_this_thread("member");
+    Trace trace;
+    ExchangeCounters counters;
+    {
+      FileRendezvous rendezvous(meeting.path());
+      Exchange exchange = Exchange::connect(
+          me.rank(), {.members = 3, .piece = 4'096, .reducers = me.rank(), .trace = &trace}, rendezvous);
+      operate(exchange);
+      exchange.barrier();
+      counters = exchange.counters();
+    }
+    auto spans = spans_of(trace);
+    expect_same(total_of(spans["member: sum"]) + total_of(spans["member: copy"]), counters.own, "the member");
+    EXPECT_EQ(counters.reducers.size(), static_cast<std::size_t>(me.rank()));
+    WorkerCounters reducers;
+    for (const WorkerCounters& reducer : counters.reducers) reducers = reducers + reducer;
+    expect_same(total_of(spans["reducer: sum"]) + total_of(spans["reducer: copy"]), reducers, "its reducers");
+    me.give(tests::bytes_of(
+        std::vector<std::uint64_t>{counters.own.pieces + reducers.pieces, counters.own.bytes + reducers.bytes}));
+  });
+  std::uint64_t bytes = 0;
+  for (const WorkerCounters& counted : own_counters(outcomes)) bytes += counted.bytes;
+  // All but the gathering, which copies through slots.
+  EXPECT_EQ(bytes, 3U * 50'000 * 4 + 3U * 3 * 10 * 4 + 3U * 3 * 10'000 * 4);
+}
+
+TEST(ExchangeTrace, IsNotWrittenByForkedProcesses) {
   Trace trace;
   Group group({.members = 3, .piece = 4'096, .reducers = 1, .trace = &trace});
   const auto outcomes = run_members(3, As::processes, [&](Member& me) {
     Exchange exchange = group.join(me.rank());
     operate(exchange);
     const ExchangeCounters counters = exchange.counters();
-    me.give(tests::bytes_of(std::vector<std::uint64_t>{counters.own.pieces, spans_of(trace).size()}));
+    // The small operation's, at least, by whichever thread.
+    const std::uint64_t pieces = counters.own.pieces + counters.reducers.at(0).pieces;
+    me.give(tests::bytes_of(std::vector<std::uint64_t>{pieces, spans_of(trace).size()}));
   });
   for (const WorkerCounters& counted : own_counters(outcomes)) {
     EXPECT_GT(counted.pieces, 0U);

@@ -133,6 +133,12 @@ bool run_body(const Body& body, int rank, int socket) {
 
 }  // namespace
 
+std::string name_of_rank(int rank, std::int64_t pid) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + " on " + host.data() + ")";
+}
+
 std::string_view name_of(As as) { return as == As::threads ? "threads" : "processes"; }
 
 void Member::say(const std::string& line) { send_frame(socket_, Frame::line, line); }

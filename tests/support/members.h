@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -23,6 +24,9 @@ namespace sumpter::tests {
 
 enum class As { threads, processes };
 std::string_view name_of(As as);
+
+// "rank 1 (pid 71 on host)", as messages name a member.
+std::string name_of_rank(int rank, std::int64_t pid);
 
 // The bytes of an array, to be given back as a result, and the array that such bytes hold.
 template <typename T>

@@ -5,7 +5,7 @@ import itertools
 import numpy
 import pytest
 import torch
-from conftest import write_idx
+from command import write_idx
 from safetensors.torch import load_file, save_file
 from torch import nn
 

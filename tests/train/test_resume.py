@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import wait_for_steps
+from command import wait_for_steps
 from safetensors.torch import load_file
 
 RUN = ["--devices", "cpu:2", "--batch-size", "32", "--digest"]

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import torch
-from conftest import write_idx
+from command import write_idx
 
 torchvision = pytest.importorskip("torchvision")
 from safetensors.torch import load_file, save_file  # noqa: E402

@@ -1,0 +1,5 @@
+"""`python -m sumpter` is the command `sumpter`."""
+
+from sumpter_command import main
+
+main()
