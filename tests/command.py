@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import signal
 import struct
 import subprocess
 import time
@@ -36,6 +37,8 @@ class Command:
         return subprocess.run(self.train_line(*arguments, data=data, steps=steps), capture_output=True, text=True, **kwargs)
 
     def start(self, *arguments, data=DATA, steps=4, **kwargs):
+        # A shell's job in the background ignores SIGINT, and so would what it starts.
+        kwargs.setdefault("preexec_fn", lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         return subprocess.Popen(self.train_line(*arguments, data=data, steps=steps), cwd=self.directory, **kwargs)
 
     def summary(self, *arguments, **kwargs):

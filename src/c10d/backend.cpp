@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <filesystem>
 
 #include "base/clock.h"

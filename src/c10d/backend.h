@@ -136,6 +136,11 @@ class SumpterBackend : public c10d::Backend {
   }
   // Begins them in the order of the calls and hands out torch's Work. `begin` is called with the exchange to itself.
   WorkPointer start(WorkDescription description, Call call, const std::function<Begun(Exchange&)>& begin);
+  // One that a rank alone has done already, but for what is left to do.
+  WorkPointer start_alone(WorkDescription description, Call call, const std::function<void()>& after) {
+    return start(std::move(description), call, [&](Exchange&) { return Begun{{}, after}; });
+  }
+  WorkPointer start_barrier(const char* title, const char* label, const c10d::BarrierOptions& options);
   // A collective that the inner group does; `label` is what the ranks compare.
   WorkPointer start_inner(WorkDescription description, const std::string& label, InnerGroup::Begin begin,
                           std::function<void()> after);

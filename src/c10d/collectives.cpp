@@ -1,11 +1,9 @@
 // The collectives that the exchange does: which of its operations each becomes. through_gloo.cpp has the others.
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "c10d/arguments.h"
 #include "c10d/backend.h"
-#include "c10d/errors.h"
 #include "c10d/types.h"
 
 namespace sumpter {
@@ -177,8 +175,7 @@ SumpterBackend::WorkPointer SumpterBackend::allgather(std::vector<Tensors>& outp
   std::vector<Tensors> lists;
   check_list("all_gather", outputs.front(), input, size_);
   for (const at::Tensor& output : outputs.front()) lists.push_back({output});
-  auto work = allgather_coalesced(lists, inputs, options);
-  return work;
+  return allgather_coalesced(lists, inputs, options);
 }
 
 SumpterBackend::WorkPointer SumpterBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -253,22 +250,21 @@ SumpterBackend::WorkPointer SumpterBackend::allgather_into_tensor_coalesced(Tens
 // --- barriers ---
 
 SumpterBackend::WorkPointer SumpterBackend::barrier(const c10d::BarrierOptions& options) {
-  return start(describe(c10d::OpType::BARRIER, "sumpter:barrier", {}, {}), call_of(options), [](Exchange& exchange) {
+  return start_barrier("sumpter:barrier", "barrier", options);
+}
+
+SumpterBackend::WorkPointer SumpterBackend::start_barrier(const char* title, const char* label,
+                                                          const c10d::BarrierOptions& options) {
+  return start(describe(c10d::OpType::BARRIER, title, {}, {}), call_of(options), [&](Exchange& exchange) {
     Begun begun;
-    begun.works.push_back(exchange.begin_barrier("barrier"));
+    begun.works.push_back(exchange.begin_barrier(label));
     return begun;
   });
 }
 
 void SumpterBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {
   // The error names all ranks that are missing, whether one was asked for or all.
-  const auto work = start(describe(c10d::OpType::BARRIER, "sumpter:monitored_barrier", {}, {}), call_of(options),
-                          [](Exchange& exchange) {
-                            Begun begun;
-                            begun.works.push_back(exchange.begin_barrier("monitored_barrier"));
-                            return begun;
-                          });
-  work->wait();
+  start_barrier("sumpter:monitored_barrier", "monitored_barrier", options)->wait();
 }
 
 // --- our own ---

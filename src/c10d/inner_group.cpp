@@ -18,7 +18,7 @@ namespace {
 // died.
 constexpr std::chrono::milliseconds kMaking{20'000};
 
-// How often who waits for Gloo's thread looks at the members.
+// How often who waits for Gloo, or for its thread, looks at the members.
 constexpr std::chrono::milliseconds kGlance{100};
 
 // How long a member that Gloo has lost is looked for, so that the error can name it.
@@ -245,7 +245,7 @@ void InnerGroup::run(const std::stop_token& stop) {
 c10d::Backend& InnerGroup::backend() {
   exchange_.call();
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, std::chrono::milliseconds(100), [&] { return backend_ != nullptr || failure_; })) {
+  while (!changed_.wait_for(lock, kGlance, [&] { return backend_ != nullptr || failure_; })) {
     lock.unlock();
     exchange_.check();  // a member that has died will never make its end
     lock.lock();

@@ -24,9 +24,7 @@ SumpterBackend::WorkPointer SumpterBackend::gather(std::vector<Tensors>& outputs
   Tensors flat_input{dense(input)};
   if (size_ == 1) {
     written.front().flat().copy_(flat_input.front());
-    return start(std::move(description), call_of(options), [&](Exchange&) {
-      return Begun{{}, [written] { deliver_all(written); }};
-    });
+    return start_alone(std::move(description), call_of(options), [written] { deliver_all(written); });
   }
   const auto label =
       fmt::format("gather of {} {} to rank {}", input.numel(), c10::toString(input.scalar_type()), options.rootRank);
@@ -54,9 +52,7 @@ SumpterBackend::WorkPointer SumpterBackend::scatter(Tensors& outputs, std::vecto
   auto description = describe(c10d::OpType::SCATTER, "sumpter:scatter", root ? inputs.front() : Tensors(), {outputs});
   if (size_ == 1) {
     written.front().flat().copy_(flat_inputs.front().front());
-    return start(std::move(description), call_of(options), [&](Exchange&) {
-      return Begun{{}, [written] { deliver_all(written); }};
-    });
+    return start_alone(std::move(description), call_of(options), [written] { deliver_all(written); });
   }
   const auto label = fmt::format("scatter of {} {} from rank {}", output.numel(), c10::toString(output.scalar_type()),
                                  options.rootRank);
@@ -88,9 +84,7 @@ SumpterBackend::WorkPointer SumpterBackend::alltoall_base(at::Tensor& output, at
   at::Tensor flat_input = dense(input), flat_output = written.front().flat();
   if (size_ == 1) {
     flat_output.copy_(flat_input.view(flat_output.sizes()));
-    return start(std::move(description), call_of(options), [&](Exchange&) {
-      return Begun{{}, [written] { deliver_all(written); }};
-    });
+    return start_alone(std::move(description), call_of(options), [written] { deliver_all(written); });
   }
   // Splits differ between ranks by right.
   const auto label = fmt::format("{} of {}", kOperation, c10::toString(input.scalar_type()));
@@ -141,7 +135,7 @@ SumpterBackend::WorkPointer SumpterBackend::alltoall(Tensors& outputs, Tensors& 
   auto description = describe(c10d::OpType::ALLTOALL, "sumpter:all_to_all", inputs, {outputs});
   if (size_ == 1) {
     output.copy_(input);
-    return start(std::move(description), call_of(options), [&](Exchange&) { return Begun{{}, after}; });
+    return start_alone(std::move(description), call_of(options), after);
   }
   const auto label = fmt::format("{} of {}", kOperation, c10::toString(input.scalar_type()));
   return start_inner(

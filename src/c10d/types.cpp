@@ -2,30 +2,31 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <array>
+
 namespace sumpter {
 namespace {
 
-std::optional<Reduction> reduction_of(const c10d::ReduceOp& op) {
-  switch (op.op_) {
-    case c10d::ReduceOp::SUM:
-      return Reduction::sum;
-    case c10d::ReduceOp::AVG:
-      return Reduction::average;
-    case c10d::ReduceOp::PRODUCT:
-      return Reduction::product;
-    case c10d::ReduceOp::MIN:
-      return Reduction::minimum;
-    case c10d::ReduceOp::MAX:
-      return Reduction::maximum;
-    case c10d::ReduceOp::BAND:
-      return Reduction::bitwise_and;
-    case c10d::ReduceOp::BOR:
-      return Reduction::bitwise_or;
-    case c10d::ReduceOp::BXOR:
-      return Reduction::bitwise_xor;
-    default:
-      return std::nullopt;
-  }
+struct KnownReduction {
+  c10d::ReduceOp::RedOpType op;
+  const char* name;
+  std::optional<Reduction> reduction;
+};
+constexpr std::array<KnownReduction, 9> kReductions{{{c10d::ReduceOp::SUM, "SUM", Reduction::sum},
+                                                     {c10d::ReduceOp::AVG, "AVG", Reduction::average},
+                                                     {c10d::ReduceOp::PRODUCT, "PRODUCT", Reduction::product},
+                                                     {c10d::ReduceOp::MIN, "MIN", Reduction::minimum},
+                                                     {c10d::ReduceOp::MAX, "MAX", Reduction::maximum},
+                                                     {c10d::ReduceOp::BAND, "BAND", Reduction::bitwise_and},
+                                                     {c10d::ReduceOp::BOR, "BOR", Reduction::bitwise_or},
+                                                     {c10d::ReduceOp::BXOR, "BXOR", Reduction::bitwise_xor},
+                                                     {c10d::ReduceOp::PREMUL_SUM, "PREMUL_SUM", std::nullopt}}};
+
+KnownReduction known(const c10d::ReduceOp& op) {
+  const auto* const found =
+      std::find_if(kReductions.begin(), kReductions.end(), [&](const KnownReduction& one) { return one.op == op.op_; });
+  return found != kReductions.end() ? *found : KnownReduction{op.op_, "an unknown reduction", std::nullopt};
 }
 
 }  // namespace
@@ -57,33 +58,10 @@ std::optional<ElementType> element_type(c10::ScalarType type) {
   }
 }
 
-std::string name_of(const c10d::ReduceOp& op) {
-  switch (op.op_) {
-    case c10d::ReduceOp::SUM:
-      return "SUM";
-    case c10d::ReduceOp::AVG:
-      return "AVG";
-    case c10d::ReduceOp::PRODUCT:
-      return "PRODUCT";
-    case c10d::ReduceOp::MIN:
-      return "MIN";
-    case c10d::ReduceOp::MAX:
-      return "MAX";
-    case c10d::ReduceOp::BAND:
-      return "BAND";
-    case c10d::ReduceOp::BOR:
-      return "BOR";
-    case c10d::ReduceOp::BXOR:
-      return "BXOR";
-    case c10d::ReduceOp::PREMUL_SUM:
-      return "PREMUL_SUM";
-    default:
-      return "an unknown reduction";
-  }
-}
+std::string name_of(const c10d::ReduceOp& op) { return known(op).name; }
 
 Arithmetic arithmetic(const char* operation, const c10d::ReduceOp& op, c10::ScalarType type) {
-  const auto reduction = reduction_of(op);
+  const auto reduction = known(op).reduction;
   const bool linear = reduction == Reduction::sum || reduction == Reduction::average;
   const auto element = element_type(c10::isComplexType(type) && linear ? c10::toRealValueType(type) : type);
   // The exchange could average integers; torch does not define it.

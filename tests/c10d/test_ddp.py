@@ -16,12 +16,6 @@ import ranks as here
 only_ours = pytest.mark.skipif(not OURS, reason="asks what only Sumpter has")
 
 
-@pytest.fixture(scope="module")
-def two():
-    with KeptRanks(2) as ranks:
-        yield ranks
-
-
 # --- in the ranks ---
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import BACKEND, OURS, KeptRanks, Ranks, destroy, group, init, tell
+from ranks import BACKEND, OURS, Ranks, destroy, group, init, tell
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -182,18 +182,6 @@ SHOWN = {
     "barrier and all_reduce": ("barrier", "all_reduce"), "barrier and scatter": ("barrier", "scatter"),
     "waits of async operations": ("5", "7"),
 }
-
-
-@pytest.fixture(scope="module")
-def two():
-    with KeptRanks(2) as ranks:
-        yield ranks
-
-
-@pytest.fixture(scope="module")
-def three():
-    with KeptRanks(3) as ranks:
-        yield ranks
 
 
 @pytest.mark.parametrize("which", DISAGREEMENTS)

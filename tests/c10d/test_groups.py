@@ -20,24 +20,6 @@ import ranks as here
 only_ours = pytest.mark.skipif(not OURS, reason="asks what only Sumpter has")
 
 
-@pytest.fixture(scope="module")
-def one():
-    with KeptRanks(1) as ranks:
-        yield ranks
-
-
-@pytest.fixture(scope="module")
-def two():
-    with KeptRanks(2) as ranks:
-        yield ranks
-
-
-@pytest.fixture(scope="module")
-def four():
-    with KeptRanks(4) as ranks:
-        yield ranks
-
-
 def total(value, into=None, count=1000):
     tensor = torch.full((count,), float(value))
     dist.all_reduce(tensor, group=into)
